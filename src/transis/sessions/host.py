@@ -65,9 +65,6 @@ from transis.types.views import View, group_id
 
 __all__ = ["OutFrame", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
 
-ANSWER_BYTES_MAX: Final = 4 << 20
-"""Bytes of answers that may wait for a client that asks and does not read. Beyond that its session is ended."""
-
 EVERYTHING: Final = 1 << 62
 
 
@@ -108,7 +105,7 @@ class SessionHost:
             )
         if self._stopped:
             raise UsageError(f"the node has stopped: {self._stopped}")
-        if len(self._sessions) >= self.policy.sessions_max:
+        if len(self._sessions) + len(self._departed()) >= self.policy.sessions_max:
             raise UsageError(f"{self.policy.sessions_max} sessions are open, and no more are allowed (sessions.sessions_max)")
         number = self._next_number
         self.node.connect(number)
@@ -124,8 +121,10 @@ class SessionHost:
         if session is None or session.is_over or session.departing:
             return
         _RECEIVE[type(frame)](self, now, session, frame)
-        if session.answer_bytes > ANSWER_BYTES_MAX:
-            self._end(now, session, f"{session.answer_bytes} bytes of answers wait for a client that asks and does not read")
+        if session.answer_bytes > self.policy.answers_max and not session.is_over:
+            self._end_for_memory(
+                now, session, f"{session.answer_bytes} bytes of answers wait for a client that asks and does not read"
+            )
         self._keep_total(now)
 
     def disconnect(self, now: int, process: int, why: str) -> None:
@@ -196,18 +195,24 @@ class SessionHost:
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _end(self, now: int, session: Session, why: str) -> None:
-        """End a session: queue its Goodbye, drop everything else that waits, and let the groups see the process go."""
+        """End a session: queue its Goodbye, drop everything else that waits but receipts, and let the groups see the process go."""
         assert not session.is_over, "a session ends once"
         session.is_over = True
         self._over[session.number] = None
         self._departing.pop(session.number, None)
         self._queues.drop(session)
+        self._queues.drop_answers(session, but_receipts=True)
         self._sends.drop(session)
         self._queues.answer(session, Goodbye(why))
         if not self._stopped:
             self.node.disconnect(now, session.number)
         if session.number not in self._sessions:
             self._remove(session)  # Its connection is gone: nobody will take the Goodbye.
+
+    def _end_for_memory(self, now: int, session: Session, why: str) -> None:
+        """What it held is free at once: not even receipts are kept."""
+        self._queues.drop_answers(session)
+        self._end(now, session, why)
 
     def _end_if(self, now: int, session: Session, mistake: str) -> None:
         if mistake:
@@ -224,11 +229,11 @@ class SessionHost:
         self._over.pop(session.number, None)
 
     def _too_slow(self, now: int, session: Session, limit: str) -> None:
-        waiting, seconds = session.stream_bytes + session.unsent_bytes, self._queues.waited(now, session) / 1e6
-        self._end(
+        seconds = self._queues.waited(now, session) / 1e6
+        self._end_for_memory(
             now,
             session,
-            f"{TOO_SLOW}{waiting} bytes waited for this client, who took nothing for {seconds:.1f} s; {limit}. "
+            f"{TOO_SLOW}{session.held_bytes} bytes waited for this client, who took nothing for {seconds:.1f} s; {limit}. "
             f"Take messages as they come (a handler that takes long belongs in a task of its own), or have the limit raised",
         )
 
@@ -236,13 +241,14 @@ class SessionHost:
         self._too_slow(now, session, f"more than {self.policy.queue_max} may not wait (sessions.queue_max)")
 
     def _keep_total(self, now: int) -> None:
+        """Whoever holds the most is ended. Of one that has ended, only its Goodbye is kept, and that is the least there is."""
         most = self.policy.total_max
-        while self._queues.bytes + self._sends.bytes > most:
-            alive = [one for one in (self._sessions | self._departing).values() if not one.is_over]
-            if not alive:
+        while self.held_bytes > most:
+            largest = max((self._sessions | self._departing).values(), key=lambda one: (one.held_bytes, one.number))
+            if not largest.is_over:
+                self._too_slow(now, largest, f"all clients together may have {most} (sessions.total_max), and it had the most")
+            elif not self._queues.drop_answers(largest):
                 return
-            largest = max(alive, key=lambda one: (one.stream_bytes + one.unsent_bytes, one.number))
-            self._too_slow(now, largest, f"all clients together may have {most} (sessions.total_max), and it had the most")
 
     # --- the node's news --------------------------------------------------------------------------------------------
 
@@ -331,7 +337,7 @@ class SessionHost:
 
     def _node_stopped(self, now: int, stopped: Stopped) -> None:
         why = self._stopped = stopped.why
-        for session in list(self._sessions.values()):
+        for session in [*self._sessions.values(), *self._departed()]:
             if not session.is_over:
                 unsent = self._sends.drop(session)
                 if unsent:
@@ -377,6 +383,15 @@ class SessionHost:
         """The groups that a session will be in once all its requests are answered."""
         session = self._sessions.get(process)
         return set() if session is None else session.groups.wanted()
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits for all clients and from all of them: what `total_max` bounds."""
+        return self._queues.bytes + self._sends.bytes
+
+    def _departed(self) -> list[Session]:
+        """They said Bye and are gone; the node has not yet taken all they sent."""
+        return [session for number, session in self._departing.items() if number not in self._sessions]
 
     def sessions(self) -> list[SessionStatus]:
         return [session.status() for session in self._sessions.values()]

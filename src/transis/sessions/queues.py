@@ -82,6 +82,12 @@ class StreamQueues:
             self._ready.pop(session.number, None)
         return session.take_answers()
 
+    def drop_answers(self, session: Session, *, but_receipts: bool = False) -> int:
+        """Nothing that it asked for will leave any more; how many bytes that frees."""
+        freed = session.drop_answers(but_receipts=but_receipts)
+        self.bytes -= freed
+        return freed
+
     def drop(self, session: Session) -> None:
         """Drop what waits in the session's stream."""
         for out in session.stream:
@@ -157,6 +163,8 @@ class SendQueue:
         cost = payload_cost(send.payloads)
         session.spend(cost)
         self.bytes += cost
+        if session.unsent and session.unsent[-1].add(send, cost):
+            return ""
         session.unsent.append(Unsent(send, cost))
         if self._waiting:
             if len(session.unsent) == 1:

@@ -12,10 +12,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from transis.sessions.frames import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame, Send, encode_frame, payload_cost
+from transis.sessions.frames import (
+    MESSAGE_COST,
+    Credit,
+    Done,
+    Goodbye,
+    NodeFrame,
+    NotSent,
+    Send,
+    Welcome,
+    encode_frame,
+    payload_cost,
+)
 from transis.types.config import MS, SECOND
 from transis.types.errors import ConfigError
 from transis.types.ids import ViewId
+from transis.types.limits import RUN_MESSAGES_MAX
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
@@ -83,6 +95,9 @@ class PendingGroups:
 CREDIT_MAX: Final = 1 << 40
 """Credit is not counted beyond this. The window protects the client, so it may be as large as the client likes."""
 
+ANSWER_COST: Final = 256
+"""Added to the bytes of each answer: what it takes as an object, so that many small ones are not free."""
+
 CHECKPOINTS_PER_S: Final = 1000
 """Checkpoints of one session that are recorded in a second: they cost no credit, so they need a bound of their own."""
 
@@ -115,7 +130,7 @@ class OutFrame:
 class Unsent:
     """A Send of which the node has not taken the messages from `position` on; `cost` is theirs."""
 
-    __slots__ = ("address", "cost", "payloads", "position", "service")
+    __slots__ = ("_is_own", "address", "cost", "payloads", "position", "service")
 
     def __init__(self, send: Send, cost: int) -> None:
         self.address = send.address
@@ -123,6 +138,24 @@ class Unsent:
         self.payloads: list[bytes] = send.payloads
         self.position = 0
         self.cost = cost
+        self._is_own = False
+
+    def add(self, send: Send, cost: int) -> bool:
+        """Let a Send go on from this one; False if it does not. Apart, each of many small ones would cost many times its bytes.
+
+        The list of the first Send is its sender's, and stays as it is.
+        """
+        if (
+            send.service is not self.service
+            or send.address != self.address
+            or len(self.payloads) + len(send.payloads) > RUN_MESSAGES_MAX
+        ):
+            return False
+        if not self._is_own:
+            self._is_own, self.payloads = True, list(self.payloads)
+        self.payloads += send.payloads
+        self.cost += cost
+        return True
 
     def next_batch(self, budget: int) -> list[bytes]:
         """The next messages, about `budget` bytes of them and at least one."""
@@ -147,6 +180,8 @@ class SessionStatus(NamedTuple):
     groups: tuple[str, ...]
     queue_bytes: int
     """Bytes of its stream that wait for its credit or its socket."""
+    answer_bytes: int
+    """Bytes of answers and receipts that wait for its socket."""
     credit: int
     """Bytes of its stream that may still be sent to it; below zero after a large message overdrew its credit."""
     unsent_bytes: int
@@ -225,12 +260,31 @@ class Session:
 
     # --- to the client ----------------------------------------------------------------------------------------------
 
+    @property
+    def held_bytes(self) -> int:
+        """Everything that waits for its client and from it."""
+        return self.stream_bytes + self.answer_bytes + self.unsent_bytes
+
     def answer(self, frame: NodeFrame) -> int:
         """Queue an answer; return how many bytes it adds. It is encoded at once: answers are rare, and bounded by their bytes."""
         out = OutFrame(frame)
+        more = len(out.data) + ANSWER_COST
         self._answers.append(out)
-        self.answer_bytes += len(out.data)
-        return len(out.data)
+        self.answer_bytes += more
+        return more
+
+    def drop_answers(self, *, but_receipts: bool = False) -> int:
+        """All but the Goodbye, if there is one, and perhaps what became of its messages; by how many bytes that is less."""
+        before = self.answer_bytes
+        kept = (Welcome, NotSent, Goodbye) if but_receipts else Goodbye
+        self._answers = [out for out in self._answers if isinstance(out.frame, kept)]
+        if not but_receipts:
+            self._done = []
+        self.answer_bytes = self._bytes_of_answers()
+        return before - self.answer_bytes
+
+    def _bytes_of_answers(self) -> int:
+        return sum(len(out.data) + ANSWER_COST for out in self._answers) + MESSAGE_COST * len(self._done)
 
     def done(self, first: int, count: int, view: ViewId) -> int:
         """Queue a receipt; return how many bytes it adds."""
@@ -295,6 +349,7 @@ class Session:
             self.label,
             tuple(sorted(self.groups.names)),
             self.stream_bytes,
+            self.answer_bytes,
             self.credit,
             self.unsent_bytes,
             self.sent,
@@ -306,6 +361,7 @@ class Session:
     def check(self, send_window: int) -> None:
         assert self.send_credit + self.owed + self.unsent_bytes == send_window, "credit of Sends adds up"
         assert self.stream_bytes == sum(out.cost for out in self.stream), "the queue is counted exactly"
+        assert self.answer_bytes == self._bytes_of_answers(), "and so are answers"
         for unsent in self.unsent:
             assert unsent.cost == payload_cost(unsent.payloads[unsent.position :]), "what waits to be sent is counted exactly"
         assert self.unsent_bytes == sum(unsent.cost for unsent in self.unsent), "their sum is counted exactly"
@@ -336,8 +392,10 @@ class SessionPolicy:
     """How long a stream may wait without any credit from its client before the client counts as hung and its session is ended."""
     sessions_max: int = 4096
     """Sessions at a time: each is a descriptor here and a process in the tables of all nodes. One more is turned away."""
+    answers_max: int = 4 * MIB
+    """Bytes of answers and receipts that may wait for a client that asks and does not read. Beyond that its session is ended."""
     total_max: int = 512 * MIB
-    """Bytes that may wait for and from all clients together. Beyond that the session with the most waiting is ended."""
+    """Bytes that may wait for and from all clients together. Beyond that the session that holds the most is ended."""
     trickle_us: int = 50 * MS
     """A client that is far behind with its stream gets credit for one Send after this long. Without any, a client that sends
     from inside its handler would wait for itself."""
@@ -351,6 +409,7 @@ class SessionPolicy:
         _between("send_window", self.send_window, 4 * KIB, 1 << 31, "bytes")
         _between("queue_max", self.queue_max, 64 * KIB, 1 << 34, "bytes")
         _between("patience_us", self.patience_us, 100 * MS, 24 * 3_600 * SECOND, "microseconds")
+        _between("answers_max", self.answers_max, 4 * KIB, 1 << 34, "bytes")
         _between("sessions_max", self.sessions_max, 1, 65_536, "sessions")
         _between("total_max", self.total_max, self.queue_max, 1 << 40, "bytes (at least sessions.queue_max)")
         _between("trickle_us", self.trickle_us, 1 * MS, 10 * SECOND, "microseconds")
