@@ -25,7 +25,7 @@ from transis.daemon.logs import LOGGER, Strangers, cause_in_words, level_name, s
 from transis.daemon.metrics import Figures
 from transis.net.host import NodeHost
 from transis.net.runtime import boottime_us
-from transis.net.session_server import bind_unix
+from transis.net.sockets import bind_unix
 from transis.net.transport import StatisticsDict
 from transis.settings.load import renamed
 from transis.types.errors import ConfigError, UsageError

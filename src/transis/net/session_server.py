@@ -19,7 +19,6 @@ import asyncio
 import logging
 import os
 import socket
-import stat
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
+from transis.net.sockets import BACKLOG, bind_unix, unlink_own
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost
@@ -268,9 +268,6 @@ class SessionLink(asyncio.BufferedProtocol):
 
 # --- all connections ----------------------------------------------------------------------------------------------------
 
-UNIX_PATH_MAX: Final = 107
-"""Bytes of a socket's path: the kernel has room for 108 with the end mark."""
-BACKLOG: Final = 1024
 STRANGERS_MAX: Final = 256
 """Connections beyond those that may have sessions, for clients that are on their way in or out. Others are turned away."""
 UNFINISHED_MAX: Final = 256 << 20
@@ -479,7 +476,7 @@ class SessionServer:
         for server in self._servers:
             server.close()
         for path, inode in self._paths.items():
-            _unlink_own(path, inode)
+            unlink_own(path, inode)
         for link in list(self._links):
             link.refuse(why)
         self._flush()
@@ -499,53 +496,3 @@ class SessionServer:
         except TimeoutError:
             for link in list(self._links):
                 link.abort()
-
-
-def bind_unix(path: str, mode: int) -> socket.socket:
-    """A socket that listens at this path, with these permissions from its first moment."""
-    size = len(os.fsencode(path))
-    if size > UNIX_PATH_MAX:
-        raise ConfigError("sessions.socket", path, f"the path of a socket has at most {UNIX_PATH_MAX} bytes, this has {size}")
-    _make_way(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.fchmod(listener.fileno(), mode)  # Linux makes the file with this mode, less the umask.
-        listener.bind(path)
-        os.chmod(path, mode)
-    except OSError as error:
-        listener.close()
-        raise ConfigError("sessions.socket", path, f"nobody can listen there: {error.strerror or error}") from None
-    return listener
-
-
-def _make_way(path: str) -> None:
-    try:
-        kind = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ConfigError("sessions.socket", path, f"cannot be looked at: {error.strerror}") from None
-    if not stat.S_ISSOCK(kind):
-        raise ConfigError("sessions.socket", path, "there is a file that is no socket: remove it or choose another path")
-    if _is_alive(path):
-        raise ConfigError("sessions.socket", path, "another server listens there: stop it or choose another path")
-    os.unlink(path)
-
-
-def _is_alive(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            return True  # It is busy, or we may not connect: if in doubt, it is alive.
-    return True
-
-
-def _unlink_own(path: str, inode: int) -> None:
-    """Remove our socket file, unless another process has replaced it."""
-    with suppress(OSError):
-        if os.stat(path).st_ino == inode:
-            os.unlink(path)

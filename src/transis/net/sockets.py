@@ -14,7 +14,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import stat
 import struct
 import sys
 from collections import Counter
@@ -310,3 +312,60 @@ class BurstReceiver:
 
 def _word(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "unknown")
+
+
+# --- listening --------------------------------------------------------------------------------------------------------
+
+UNIX_PATH_MAX: Final = 107
+"""Bytes of a socket's path: the kernel has room for 108 with the end mark."""
+BACKLOG: Final = 1024
+
+
+def bind_unix(path: str, mode: int) -> socket.socket:
+    """A socket that listens at this path, with these permissions from its first moment."""
+    size = len(os.fsencode(path))
+    if size > UNIX_PATH_MAX:
+        raise ConfigError("sessions.socket", path, f"the path of a socket has at most {UNIX_PATH_MAX} bytes, this has {size}")
+    _make_way(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), mode)  # Linux makes the file with this mode, less the umask.
+        listener.bind(path)
+        os.chmod(path, mode)
+    except OSError as error:
+        listener.close()
+        raise ConfigError("sessions.socket", path, f"nobody can listen there: {error.strerror or error}") from None
+    return listener
+
+
+def _make_way(path: str) -> None:
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError("sessions.socket", path, f"cannot be looked at: {error.strerror}") from None
+    if not stat.S_ISSOCK(kind):
+        raise ConfigError("sessions.socket", path, "there is a file that is no socket: remove it or choose another path")
+    if _is_alive(path):
+        raise ConfigError("sessions.socket", path, "another server listens there: stop it or choose another path")
+    os.unlink(path)
+
+
+def _is_alive(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True  # It is busy, or we may not connect: if in doubt, it is alive.
+    return True
+
+
+def unlink_own(path: str, inode: int) -> None:
+    """Remove our socket file, unless another process has replaced it."""
+    with suppress(OSError):
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)
