@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from transis.bench.engines import PANELS, EnginesRequest, draw_engines, fields_of, short
+from transis.bench.flood import KINDS
 from transis.bench.machines import BenchLan, why_no_lan
 from transis.bench.workers import Loss, Samples
 from transis.cli.main import app
@@ -68,6 +69,16 @@ def test_a_lan_that_cannot_be_built_leaves_nothing() -> None:
     with pytest.raises(UsageError, match="--lan"), BenchLan(["a" * 300]):
         pass
     assert not [name for name in os.listdir("/run/netns") if name.startswith(f"transis-bench-{os.getpid()}-")]
+
+
+def test_a_flood_of_each_kind_is_measured_and_ends_nobody(engine: str) -> None:
+    figures = run("flood", "--nodes", "2", "--sessions", "2", "--seconds", "0.2", "--engine", engine)
+    assert tuple(figures["kinds"]) == KINDS
+    for kind, found in figures["kinds"].items():
+        assert (found["frames_per_s"] > 0) is (kind != "nothing")
+        assert found["work_ms"] > 0
+        assert found["other_waited_ms"] > 0
+        assert found["ended"] == []
 
 
 def test_failover_splits_each_kill(engine: str) -> None:

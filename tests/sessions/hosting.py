@@ -9,7 +9,7 @@ from transis.sessions.frames import SESSION_VERSION, ClientFrame, Goodbye, Hello
 from transis.sessions.host import SessionHost, SessionPolicy
 from transis.types.config import Config, Window
 from transis.types.ids import Service
-from transis.types.outputs import EFFECTS, Checkpoint, News, Persist
+from transis.types.outputs import EFFECTS, Checkpoint, News, NodeOutput, Persist
 from transis.types.views import Address, group_id
 from transis.wire.items import encode_address
 
@@ -46,17 +46,22 @@ class Alone:
             self.node.wake(self.now)
         if self.host.deadline() <= self.now:
             self.host.wake(self.now)
+        while self.host.is_busy:
+            self.host.go_on(self.now)
         self.carry_out()
         self.take()
 
     def carry_out(self) -> None:
         while outputs := self.node.outputs():
             for output in outputs:
-                if isinstance(output, Persist):
-                    self.node.persisted(self.now, output.ticket)
-                elif isinstance(output, Checkpoint):
+                self.persist(output)
+                if isinstance(output, Checkpoint):
                     self.checkpoints.append(output)
             self.hear(*(output for output in outputs if not isinstance(output, EFFECTS)))
+
+    def persist(self, output: NodeOutput) -> None:
+        if isinstance(output, Persist):
+            self.node.persisted(self.now, output.ticket)
 
     def hear(self, *news: News) -> None:
         self.host.hear(self.now, news)

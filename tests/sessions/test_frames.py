@@ -174,7 +174,7 @@ def test_any_cut_gives_the_same_frames(frames: list[Frame], cuts: list[int]) -> 
         got += read
         position += size
     assert got == frames
-    assert reader.unfinished == 0
+    assert reader.waiting == 0
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8), st.sampled_from([CLIENT_FRAMES, NODE_FRAMES]))
@@ -237,7 +237,7 @@ def test_the_largest_message_fits_a_frame() -> None:
     data = encode_frame(Send(bytes(ADDRESS_MAX), Service.SAFE, [bytes(MESSAGE_MAX)]))
     reader = FrameReader(CLIENT_FRAMES)
     assert reader.feed(data[:-1]) == []
-    assert reader.unfinished == len(data) - 1
+    assert reader.waiting == len(data) - 1
     (frame,) = reader.feed(data[-1:])  # type: ignore[misc]
     assert len(frame.payloads[0]) == MESSAGE_MAX
 

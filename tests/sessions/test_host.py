@@ -173,7 +173,7 @@ def test_more_requests_than_the_node_takes_at_once_are_made_in_the_end() -> None
     for process in many:
         alone.say(process, *(Join(f"g{number}") for number in range(2000)))
     alone.start()
-    alone.settle(60)
+    alone.settle(240)
     assert [kinds(alone, process).count("Joined") for process in many] == [2000] * 3
 
 

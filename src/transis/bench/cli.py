@@ -35,7 +35,7 @@ bench = typer.Typer(
     no_args_is_help=True,
     epilog=BENCH_EXAMPLES,
     rich_markup_mode="rich",
-    help="Measure throughput, failover, idle costs, the flight recorder and both engines side by side on this machine.",
+    help="Measure throughput, failover, idle costs, floods, the flight recorder and both engines side by side on this machine.",
 )
 
 THROUGHPUT_EXAMPLES = """Examples:
@@ -182,6 +182,59 @@ def flight(
     _show(figures, as_json)
     if any(one["lost"] for one in figures["sizes"].values()):
         raise typer.Exit(LOST)
+
+
+FLOOD_EXAMPLES = """Examples:
+
+transis bench flood
+
+transis bench flood --engine lansis --sessions 8 --json
+"""
+SESSIONS_MAX: Final = 64
+
+
+@bench.command(epilog=FLOOD_EXAMPLES)
+def flood(
+    nodes: NodesOption = 3,
+    sessions: Annotated[int, typer.Option(help=f"Clients that flood one node at once (1 to {SESSIONS_MAX}).")] = 4,
+    seconds: Annotated[float, typer.Option(help="How long each kind of flood goes on.")] = 1.0,
+    engine: EngineOption = ENGINES[0],
+    as_json: JsonOption = False,
+) -> None:
+    """Clients that say all they can, kind by kind of their frames: the longest turn of their node, and views that it cost."""
+    _check("--nodes", nodes, 2, NODES_MAX)
+    _check("--sessions", sessions, 1, SESSIONS_MAX)
+    _check("--seconds", seconds, 0.1, 3600)
+    orders = one_of("--engine", engine, ENGINES)
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from transis.bench.flood import FloodRequest, measure_flood
+
+        return measure_flood(FloodRequest(nodes, seconds, sessions, orders), say)
+
+    figures = _carry_out("flood", measure)
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        stdout().print(_flood_table(figures["kinds"]))
+
+
+def _flood_table(kinds: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row a kind; what the node said to a session that it ended stands below the others of its row."""
+    table = plain_table(
+        "flood", "frames/s", "longest turn, ms", "of that processor", "another waited, ms", "views changed", "ended"
+    )
+    for name, one in kinds.items():
+        figures = (
+            one["frames_per_s"],
+            one["pause_ms"],
+            one["work_ms"],
+            one["other_waited_ms"],
+            one["view_changes"],
+            one["ended"],
+        )
+        table.add_row(name, *map(_words, figures))
+    return table
 
 
 ENGINES_EXAMPLES = """Examples:

@@ -33,6 +33,9 @@ from transis.types.views import View
 
 Item = TypeVar("Item")
 
+SAID_MAX: Final = 1 << 16
+"""Frames of one client that wait for their turns. Credit keeps its Sends far below it, and an honest client waits for answers."""
+
 CLOSE_SECONDS: Final = 1.0
 """How long a closing link waits for the node's loop. Only if that loop is gone does it wait in vain."""
 
@@ -76,6 +79,7 @@ class ThreadConnection:
         self._server = server
         self._out = out
         self._label = ""
+        self._said: deque[ClientFrame | None] = deque()
         self._is_lost = not server.made(self)
         if self._is_lost:
             out.put([Goodbye("the node takes no more sessions"), None])
@@ -83,17 +87,24 @@ class ThreadConnection:
     # --- from the client --------------------------------------------------------------------------------------------
 
     def take_in(self, frames: list[ClientFrame | None]) -> None:
+        """Frames wait for their turns here, as those of a socket wait there; so their number is bounded."""
+        self._said += frames
+        if len(self._said) > SAID_MAX:
+            self.refuse(f"{SAID_MAX} frames of this client wait to be worked off: wait for answers before asking more")
+        self._server.said(self)
+
+    def work_off(self) -> bool:
         """None marks the end: the client closed the link. An error here ends this session and no other, as on a socket."""
         try:
-            for frame in frames:
-                if frame is None:
-                    self.abort()
-                else:
-                    self._server.take_in(self, frame)
+            frame = self._said.popleft()
+            if frame is None:
+                self.abort()
+            else:
+                self._server.take_in(self, frame)
         except Exception:
             log.exception("session %s failed and is ended; this is a bug", self)
             self.abort()
-        self._server.worked()
+        return bool(self._said)
 
     def accept(self, process: int, label: str) -> None:
         self.process, self._label = process, label
@@ -135,6 +146,7 @@ class ThreadConnection:
     def abort(self) -> None:
         if not self._is_lost:
             self._is_lost = True
+            self._said.clear()
             self._server.lost(self)
             self._out.put([None])
 

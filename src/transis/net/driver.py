@@ -73,7 +73,7 @@ class Driver:
         self.node = Node(replace(config, address=transport.address), state.stored, new_boot_id(), key)
         self.view: View | None = None
         self.observers: list[Observer] = []
-        self._config = config
+        self.config = config
         self._transport = transport
         self._state = state
         self.hear = hear
@@ -112,7 +112,7 @@ class Driver:
         if not self._closed:
             self.node.leave(self._now())
             self._soon()
-        patience_s = self._config.timing.leave_us / 1e6 * 2 + LEAVE_MARGIN_S
+        patience_s = self.config.timing.leave_us / 1e6 * 2 + LEAVE_MARGIN_S
         while not self._closed:
             try:
                 await asyncio.wait_for(self._over.wait(), patience_s)

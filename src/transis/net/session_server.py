@@ -11,6 +11,9 @@
    our side of the stream is shut, and the connection closed when the client closes it or `linger_s` are over: closing at once
    might make the Goodbye undeliverable.
 7. A connection without a Hello within `hello_s` is not a client's.
+8. In one turn of the loop clients have a stated time (Config.client_turn_us): they take turns, a frame each, and what is left
+   waits for the next one. Until it is worked off nothing more is read from that client: the rest waits in its own socket. What
+   clients are told has as much time, and a few new ones are accepted. In between the node hears its sockets.
 """
 
 from __future__ import annotations
@@ -20,17 +23,19 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
-from transis.net.sockets import BACKLOG, bind_unix, unlink_own
+from transis.net.sockets import Doorkeeper, bind_unix, unlink_own
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
-from transis.sessions.host import SessionHost
+from transis.sessions.host import SessionHost, WaitingInHost
+from transis.sessions.queues import Turns
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.types.errors import ConfigError, Rejection, UsageError
 from transis.types.outputs import NEVER, News, Stopped
@@ -58,23 +63,6 @@ class Patience(NamedTuple):
 NO_HELLO: Final = "a session begins with Hello"
 
 
-class LinkOwner(Protocol):
-    """What a connection needs of its server."""
-
-    host: SessionHost
-    patience: Patience
-    buffer: memoryview
-    """Shared by all connections: bytes stay in it only while one of them reads."""
-
-    def now(self) -> int: ...
-    def made(self, link: SessionLink) -> bool: ...
-    def take_in(self, link: SessionLink, frame: ClientFrame) -> None: ...
-    def lost(self, link: SessionLink) -> None: ...
-    def worked(self) -> None: ...
-    def keeps(self, more: int) -> bool: ...
-    def rejected(self, link: SessionLink, rejection: Rejection) -> None: ...
-
-
 def _notice_dead_peers(connection: socket.socket) -> None:
     """Notice machines that lost power: otherwise their clients would stay in their groups forever."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,7 +74,7 @@ def _notice_dead_peers(connection: socket.socket) -> None:
 class SessionLink(asyncio.BufferedProtocol):
     """`process` is the session's number once there is one. When it `is_ending`, the last frame was written."""
 
-    def __init__(self, server: LinkOwner, seal: SealedStream | None = None) -> None:
+    def __init__(self, server: SessionServer, seal: SealedStream | None = None) -> None:
         self.process: int | None = None
         self.label = ""
         self._server = server
@@ -97,6 +85,7 @@ class SessionLink(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._rest = memoryview(b"")
         self._paused = False
+        self._is_heard = True
         self.is_ending = False
         self._is_lost = False
 
@@ -120,7 +109,7 @@ class SessionLink(asyncio.BufferedProtocol):
     def connection_lost(self, failure: Exception | None) -> None:
         self._is_lost = True
         self._set_timer(None)
-        self._keep(0)
+        self._server.keeps(-self._kept)
         self._server.lost(self)
 
     def eof_received(self) -> bool:
@@ -149,45 +138,91 @@ class SessionLink(asyncio.BufferedProtocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """It waits for its turn, which may be now. Until it is worked off nothing more is read."""
         if self.is_ending:
             return
+        data = self._server.buffer[:nbytes]
+        rejection = self._add(data)
+        if rejection is not None:
+            self._reject(rejection)
+        elif self._keep() and self._server.said(self):
+            self._hear(False)
+
+    def _add(self, data: memoryview) -> Rejection | None:
+        if self._seal is None:
+            self._reader.add(data)
+            return None
+        return self._greet(self._seal, data)
+
+    def _greet(self, seal: SealedStream, data: memoryview) -> Rejection | None:
+        was_open = seal.is_open
+        rejection = seal.add(data)
+        if seal.is_open and not was_open and self._transport is not None:
+            self._transport.write(seal.seal(b""))
+        return rejection
+
+    def _hear(self, is_heard: bool) -> None:
+        if is_heard is self._is_heard or self._transport is None or self._transport.is_closing():
+            return
+        self._is_heard = is_heard
+        if is_heard:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def work_off(self) -> bool:
+        """A frame, or a record that may have some."""
         try:
-            self._read(self._server.buffer[:nbytes])
+            if not self.is_ending and self._work_off():
+                return True
         except Exception:
             log.exception("session %s failed and is ended; this is a bug", self)
             self.abort()
-        self._server.worked()
+        self._hear(True)
+        return False
 
-    def _read(self, data: memoryview) -> None:
-        opened = data if self._seal is None else self._open(self._seal, data)
-        frames = opened if isinstance(opened, Rejection) else self._reader.feed(opened)
-        if isinstance(frames, Rejection):
-            self._server.rejected(self, frames)
-            self.refuse(f"what this client sent cannot be read: {frames.why}")
-            return
-        for frame in frames:
-            self._server.take_in(self, frame)
-        self._keep(self._reader.unfinished)
+    def _work_off(self) -> bool:
+        frame = self._reader.next()
+        if frame is None:
+            return self._unseal() or self._is_all()
+        if isinstance(frame, Rejection):
+            self._reject(frame)
+            return False
+        self._server.take_in(self, frame)
+        return True
 
-    def _open(self, seal: SealedStream, data: memoryview) -> bytes | Rejection:
-        was_open = seal.is_open
-        opened = seal.feed(data)
-        if seal.is_open and not was_open and self._transport is not None:
-            self._transport.write(seal.seal(b""))
-        return opened
+    def _unseal(self) -> bool:
+        record = None if self._seal is None else self._seal.next()
+        if isinstance(record, Rejection):
+            self._reject(record)
+        elif record is not None:
+            self._reader.add(record)
+            return True
+        return False
+
+    def _is_all(self) -> bool:
+        """Nothing is whole. A stranger has no more to say than Hello."""
+        if self._keep() and self.process is None and self._kept > STRANGER_BYTES:
+            self.refuse(NO_HELLO)
+        return False
+
+    def _reject(self, rejection: Rejection) -> None:
+        self._server.rejected(self, rejection)
+        self.refuse(f"what this client sent cannot be read: {rejection.why}")
 
     def accept(self, process: int, label: str) -> None:
         """The client said Hello in time: the connection is a session from now on."""
         self._set_timer(None)
         self.process, self.label = process, label
 
-    def _keep(self, unfinished: int) -> None:
-        """Bound the bytes of unfinished frames: for all connections together, and more tightly for each stranger."""
-        more, self._kept = unfinished - self._kept, unfinished
-        if not self._server.keeps(more):
-            self.refuse("too many clients are in the middle of large frames: connect again later")
-        elif self.process is None and unfinished > STRANGER_BYTES:
-            self.refuse(NO_HELLO)
+    def _keep(self) -> bool:
+        """Bound the bytes that wait here, whole frames and unfinished ones: for all connections together."""
+        waiting = self._reader.waiting + (0 if self._seal is None else self._seal.waiting)
+        more, self._kept = waiting - self._kept, waiting
+        if self._server.keeps(more):
+            return True
+        self.refuse("too many clients are in the middle of large frames: connect again later")
+        return False
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -280,6 +315,7 @@ class ClientConnection(Protocol):
     process: int | None
     is_ending: bool
 
+    def work_off(self) -> bool: ...
     def accept(self, process: int, label: str) -> None: ...
     def pump(self) -> None: ...
     def linger(self) -> None: ...
@@ -295,14 +331,22 @@ class SessionServer:
         self.patience = patience or Patience()
         self.rejections: Counter[str] = Counter()
         self.buffer = memoryview(bytearray(SLICE))
+        """Shared by all connections: bytes stay in it only while one of them reads."""
         self._driver = driver
         self._now = 0
         self._links: dict[ClientConnection, None] = {}
         self._sessions: dict[int, ClientConnection] = {}
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[Doorkeeper] = []
+        self._entering: set[asyncio.Task[Any]] = set()
         self._paths: dict[str, int] = {}
         self._watch: asyncio.Task[None] | None = None
-        self._unfinished = 0
+        self.unread = 0
+        """Bytes of clients that wait to be worked off, or are not a whole frame yet."""
+        self._turns = Turns()
+        self._rest = WaitingInHost(host, self.now)
+        self._turn_ns = driver.config.client_turn_us * 1000
+        self._turn_ends = 0
+        self._turn_arranged = False
         self._flush_arranged = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = NEVER
@@ -315,28 +359,39 @@ class SessionServer:
     async def listen_unix(self, path: str | Path, mode: int = 0o600) -> None:
         """Listen for clients of this machine; `mode` says which users may connect."""
         self.begin()
-        listener = bind_unix(str(path), mode)
+        listening = bind_unix(str(path), mode)
         self._paths[str(path)] = os.stat(path).st_ino
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_unix_server(lambda: SessionLink(self), sock=listener, backlog=BACKLOG))
+        self._open_door(listening, lambda: SessionLink(self))
 
     async def listen_tcp(self, endpoint: Endpoint, key: bytes) -> tuple[str, int]:
         """Clients of other machines, with the key. Returns where it listens, since the port may be the system's choice."""
         self.begin()
         SealedStream(key, bytes(RANDOM_SIZE), is_client=False)
-        loop = asyncio.get_running_loop()
         address, port = endpoint.for_socket()[:2]
         try:
-            server = await loop.create_server(lambda: self._sealed(key), address, port, backlog=BACKLOG)
+            family = socket.AF_INET if endpoint.host.version == 4 else socket.AF_INET6
+            listening = socket.create_server((address, port), family=family)
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words name the address again.
+            why = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {why}") from None
-        self._servers.append(server)
-        host, chosen = server.sockets[0].getsockname()[:2]
+        host, chosen = listening.getsockname()[:2]
+        self._open_door(listening, lambda: self._sealed(key))
         return host, chosen
 
     def _sealed(self, key: bytes) -> SessionLink:
         return SessionLink(self, SealedStream(key, os.urandom(RANDOM_SIZE), is_client=False))
+
+    def _open_door(self, listening: socket.socket, link: Callable[[], SessionLink]) -> None:
+        self._doors.append(Doorkeeper(listening, lambda connection: self._let_in(connection, link), self._full))
+
+    def _let_in(self, connection: socket.socket, link: Callable[[], SessionLink]) -> None:
+        loop = asyncio.get_running_loop()
+        entering = loop.create_task(loop.connect_accepted_socket(link, connection))
+        self._entering.add(entering)
+        entering.add_done_callback(self._entering.discard)
+
+    def _full(self, error: OSError) -> None:
+        log.warning("no client can be accepted for a while: %s", error.strerror)
 
     async def adopt(self, connection: socket.socket) -> None:
         """A stream socket that somebody else connected, such as one of a pair."""
@@ -344,7 +399,7 @@ class SessionServer:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
 
     def descriptors(self) -> list[int]:
-        listening = (one.fileno() for server in self._servers for one in server.sockets)
+        listening = (door.fileno() for door in self._doors)
         return [one for one in listening if one >= 0]
 
     def begin(self) -> None:
@@ -378,6 +433,12 @@ class SessionServer:
     def worked(self) -> None:
         """The host was called: the node may have outputs, clients may have frames, timers may have changed."""
         self._driver.attend()
+        self._flush_soon()
+        if self.host.is_busy:
+            self._turns.add(self._rest)
+            self._turn_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flush_arranged:
             self._flush_arranged = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -388,9 +449,13 @@ class SessionServer:
         for process in self.host.over():
             if process in self._sessions:
                 self._sessions[process].linger()
+        ends = monotonic_ns() + self._turn_ns
         for process in self.host.ready():
             if process in self._sessions:
                 self._sessions[process].pump()
+                if monotonic_ns() >= ends:
+                    self._flush_soon()
+                    break
         self._arrange()
 
     def _arrange(self) -> None:
@@ -412,6 +477,36 @@ class SessionServer:
             self.worked()
 
     # --- what connections say ---------------------------------------------------------------------------------------
+
+    def said(self, link: ClientConnection) -> bool:
+        """It has something to be worked off. Whether some of it is left when this turn's time is over."""
+        self._turns.add(link)
+        self._work()
+        return link in self._turns
+
+    def _work(self) -> None:
+        if not self._turn_ends:
+            self._turn_ends = monotonic_ns() + self._turn_ns
+            self._turn_soon()
+        elif not self._has_time():
+            return
+        self._turns.work(self._has_time)
+        self.worked()
+
+    def _has_time(self) -> bool:
+        return monotonic_ns() < self._turn_ends
+
+    def _turn_soon(self) -> None:
+        if not self._turn_arranged:
+            self._turn_arranged = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """The node has heard its sockets."""
+        self._turn_arranged = False
+        self._turn_ends = 0
+        if self._turns:
+            self._work()
 
     def made(self, link: ClientConnection) -> bool:
         if self._closed or len(self._links) >= self.host.policy.sessions_max + STRANGERS_MAX:
@@ -442,6 +537,7 @@ class SessionServer:
 
     def lost(self, link: ClientConnection) -> None:
         self._links.pop(link, None)
+        self._turns.drop(link)
         process = link.process
         if process is not None and self._sessions.pop(process, None) is not None:
             if not link.is_ending:
@@ -457,8 +553,8 @@ class SessionServer:
         return next((out.frame.why for out in left if isinstance(out.frame, Goodbye)), "")
 
     def keeps(self, more: int) -> bool:
-        self._unfinished += more
-        return more <= 0 or self._unfinished <= UNFINISHED_MAX
+        self.unread += more
+        return more <= 0 or self.unread <= UNFINISHED_MAX
 
     def rejected(self, link: ClientConnection, rejection: Rejection) -> None:
         """Counted by what was wrong; the first of each kind is logged for the operator."""
@@ -473,8 +569,8 @@ class SessionServer:
         if self._closed:
             return
         self._closed = True
-        for server in self._servers:
-            server.close()
+        for door in self._doors:
+            door.close()
         for path, inode in self._paths.items():
             unlink_own(path, inode)
         for link in list(self._links):

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -20,7 +21,7 @@ import stat
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import Final
@@ -319,6 +320,54 @@ def _word(error: OSError) -> str:
 UNIX_PATH_MAX: Final = 107
 """Bytes of a socket's path: the kernel has room for 108 with the end mark."""
 BACKLOG: Final = 1024
+"""Clients that the kernel lets wait until they are accepted."""
+ACCEPTED_AT_ONCE: Final = 8
+"""Of these so many are accepted in one turn of the loop: each costs a good deal of it."""
+AGAIN_S: Final = 1.0
+"""A machine or process that has no descriptor left is asked again after so long."""
+
+
+class Doorkeeper:
+    """Accepts at one listening socket, a few at a time. `full` hears why nobody can be accepted for a while."""
+
+    def __init__(
+        self, listening: socket.socket, accepted: Callable[[socket.socket], None], full: Callable[[OSError], None]
+    ) -> None:
+        self._listening = listening
+        self._accepted = accepted
+        self._full = full
+        self._loop = asyncio.get_running_loop()
+        self._again: asyncio.TimerHandle | None = None
+        listening.setblocking(False)
+        listening.listen(BACKLOG)
+        self._wait()
+
+    def _wait(self) -> None:
+        self._again = None
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._loop.remove_reader(self._listening.fileno())
+                self._again = self._loop.call_later(AGAIN_S, self._wait)
+                self._full(error)
+                return
+            connection.setblocking(False)
+            self._accepted(connection)
+
+    def fileno(self) -> int:
+        return self._listening.fileno()
+
+    def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
 
 
 def bind_unix(path: str, mode: int) -> socket.socket:

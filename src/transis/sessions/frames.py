@@ -244,39 +244,54 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Reads frames from a stream of bytes as they come. Keeps at most one unfinished frame."""
+    """Reads frames from a stream of bytes as they come. A frame stays bytes until somebody wants it."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any]) -> None:
         self._decoder = decoder
         self._pending = bytearray()
+        self._position = 0
 
     @property
-    def unfinished(self) -> int:
-        """Bytes of the frame that is not whole yet."""
-        return len(self._pending)
+    def waiting(self) -> int:
+        """Bytes that are no frame yet."""
+        return len(self._pending) - self._position
+
+    def add(self, data: bytes | bytearray | memoryview) -> None:
+        self._drop_read()
+        self._pending += data
+
+    def next(self) -> Any | Rejection | None:
+        """The next frame; None if it is not whole yet. After a rejection the stream cannot be read on."""
+        start, have = self._position + _LENGTH.size, len(self._pending)
+        if start > have:
+            return None
+        (length,) = _LENGTH.unpack_from(self._pending, self._position)
+        if length > FRAME_MAX:
+            return Rejection("length", f"a frame of {length} bytes, at most {FRAME_MAX} are allowed")
+        if start + length > have:
+            return None
+        self._position = start + length
+        with memoryview(self._pending) as whole, whole[start : self._position] as body:
+            try:
+                return self._decoder.decode(body)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                return Rejection("frame", str(error))
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Any] | Rejection:
         """The frames that are complete now. After a rejection nothing more can be read."""
-        pending = self._pending
-        pending += data
+        self.add(data)
         frames: list[Any] = []
-        position, have = 0, len(pending)
-        with memoryview(pending) as view:
-            while have - position >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(view, position)
-                if length > FRAME_MAX:
-                    return Rejection("length", f"a frame of {length} bytes, at most {FRAME_MAX} are allowed")
-                end = position + _LENGTH.size + length
-                if end > have:
-                    break
-                try:
-                    frames.append(self._decoder.decode(view[position + _LENGTH.size : end]))
-                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                    return Rejection("frame", str(error))
-                position = end
-        if position:
-            del pending[:position]
+        while (frame := self.next()) is not None:
+            if isinstance(frame, Rejection):
+                return frame
+            frames.append(frame)
+        self._drop_read()
         return frames
+
+    def _drop_read(self) -> None:
+        if self._position:
+            del self._pending[: self._position]
+            self._position = 0
 
 
 def decode_value(value: bytes) -> Any:

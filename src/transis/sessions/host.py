@@ -2,7 +2,8 @@
 
 The caller that moves frames (a socket server, a thread, the simulator) calls `connect` for a Hello, `receive` for every further
 frame and `forget` when a connection is gone; passes the node's news to `hear`; and after any call takes what is `ready`. At
-`deadline` it calls `wake`. Any call may make the node produce outputs: carry them out afterwards.
+`deadline` it calls `wake`, and while the host `is_busy`, `go_on`. Any call may make the node produce outputs: carry them out
+afterwards.
 
 1. A client's mistake is answered or ends its session. It never raises and never affects another client.
 2. Every client has one ordered stream: messages, group views, ends of memberships and, for clients that follow them,
@@ -195,7 +196,7 @@ class SessionHost:
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _end(self, now: int, session: Session, why: str) -> None:
-        """End a session: queue its Goodbye, drop everything else that waits but receipts, and let the groups see the process go."""
+        """End a session: queue its Goodbye, drop all else that waits but receipts, and let the groups see the process go."""
         assert not session.is_over, "a session ends once"
         session.is_over = True
         self._over[session.number] = None
@@ -206,6 +207,7 @@ class SessionHost:
         self._queues.answer(session, Goodbye(why))
         if not self._stopped:
             self.node.disconnect(now, session.number)
+            self._requests.forget(session)
         if session.number not in self._sessions:
             self._remove(session)  # Its connection is gone: nobody will take the Goodbye.
 
@@ -332,6 +334,24 @@ class SessionHost:
 
     def _has_room(self, now: int, news: Room | Configure) -> None:
         """The node was full or not yet running, and now takes messages and requests again."""
+        self._sends.has_room()
+        self._requests.has_room()
+        self._work(now)
+
+    # --- what waits here --------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Something that waits here could go on: call `go_on` when the node has read its sockets."""
+        return self._sends.is_busy or self._requests.is_busy
+
+    def go_on(self, now: int) -> None:
+        """A slice of what waits."""
+        self._work(now)
+        self._see_off(now)
+        self._keep_total(now)
+
+    def _work(self, now: int) -> None:
         self._sends.go_on(now)
         self._requests.go_on(now)
 
@@ -410,6 +430,19 @@ class SessionHost:
         assert self._sends.bytes == sum(one.unsent_bytes for one in (self._sessions | self._departing).values())
         for session in sessions:
             session.check(self.policy.send_window)
+
+
+class WaitingInHost:
+    """What waits in a host takes its turn like a client."""
+
+    def __init__(self, host: SessionHost, now: Callable[[], int]) -> None:
+        self._host = host
+        self._now = now
+
+    def work_off(self) -> bool:
+        if self._host.is_busy:
+            self._host.go_on(self._now())
+        return self._host.is_busy
 
 
 _RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, Session, Any], None]]] = {

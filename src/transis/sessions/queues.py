@@ -1,14 +1,16 @@
 """What waits between clients and their node: sends, joins and leaves on their way in, answers and streams on their way out.
 
-1. In: messages that the node has no room for wait and go in by turns (SendQueue), requests about a group one by one
+1. Clients take turns, one step each (Turns): a client that says a lot holds up neither the others nor the node.
+2. In: messages that the node has no room for wait and go in by turns (SendQueue), requests about a group one by one
    (GroupRequests).
-2. Out: answers leave at once, streams by credit (StreamQueues).
+3. Out: answers leave at once, streams by credit (StreamQueues).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
@@ -19,6 +21,45 @@ from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import NEVER
 from transis.types.views import require_group_name
 from transis.wire.items import decode_address
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+class Speaker(Protocol):
+    """Somebody who has said what waits to be worked off."""
+
+    def work_off(self) -> bool:
+        """One step: a frame, or what is needed to have one. False when nothing is left."""
+
+
+class Turns:
+    """Who waits, in the order of their turns. Whoever runs the node says after each step whether there is time for another."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[Speaker, None] = OrderedDict()
+
+    def __contains__(self, speaker: Speaker) -> bool:
+        return speaker in self._waiting
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, speaker: Speaker) -> None:
+        """Again is nothing: it keeps its place."""
+        self._waiting.setdefault(speaker)
+
+    def drop(self, speaker: Speaker) -> None:
+        self._waiting.pop(speaker, None)
+
+    def work(self, may_go_on: Callable[[], bool]) -> None:
+        """At least one step, if anybody waits."""
+        while self._waiting:
+            speaker, _ = self._waiting.popitem(last=False)
+            if speaker.work_off():
+                self._waiting.setdefault(speaker)
+            if not may_go_on():
+                return
+
 
 # --- out --------------------------------------------------------------------------------------------------------------
 
@@ -129,6 +170,8 @@ class StreamQueues:
 
 TURN_BYTES: Final = 64 * 1024
 """How much one session hands to the node before it is the next one's turn."""
+SLICE_MESSAGES: Final = 8 * 1024
+"""Messages that a node with room again takes in one go: about two milliseconds of work if they are empty."""
 
 
 class SendQueue:
@@ -136,9 +179,9 @@ class SendQueue:
 
     1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit,
        so that a client that sends all the time cannot keep one that sends a little out of a full node.
-    2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its
-       turn: the node says that there is room when that very message fits, and a large one would wait forever if smaller ones
-       overtook it.
+    2. A turn is worth TURN_BYTES. A session whose first message did not fit keeps its turn: the node says that there is room
+       when that very message fits, and a large one would wait forever if smaller ones overtook it. A slice is as many turns as
+       may pass before the node reads its sockets again.
     3. Credit goes back when the node has taken the messages; in larger amounts, as a client that has credit left needs no frame
        for every Send. While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure,
        never a standstill.
@@ -150,6 +193,7 @@ class SendQueue:
         self._policy = policy
         self._queues = queues
         self._waiting: deque[Session] = deque()
+        self._may_have_room = True
         self._trickles: dict[int, tuple[int, Session]] = {}
         self._address = b""
 
@@ -171,6 +215,7 @@ class SendQueue:
                 self._waiting.append(session)
         elif not self._serve(now, session, cost):
             self._waiting.append(session)
+            self._may_have_room = False
         return ""
 
     def _mistake(self, session: Session, send: Send) -> str:
@@ -188,18 +233,27 @@ class SendQueue:
             self._address = send.address
         return ""
 
+    @property
+    def is_busy(self) -> bool:
+        """Something waits for which there may be room."""
+        return self._may_have_room and bool(self._waiting)
+
+    def has_room(self) -> None:
+        """The node may take messages again."""
+        self._may_have_room = True
+
     def go_on(self, now: int) -> None:
-        """The node may have room: serve sessions by turns until it has none."""
-        while self._waiting:
+        """A slice: serve sessions by turns until the node has no room or has taken SLICE_MESSAGES."""
+        taken = 0
+        while self.is_busy and taken < SLICE_MESSAGES:
             session = self._waiting.popleft()
             before = session.sent
-            has_room = self._serve(now, session, TURN_BYTES if self._waiting else session.unsent_bytes)
-            if session.unsent and (has_room or session.sent > before):
+            self._may_have_room = self._serve(now, session, TURN_BYTES)
+            taken += session.sent - before
+            if session.unsent and (self._may_have_room or session.sent > before):
                 self._waiting.append(session)
             elif session.unsent:
                 self._waiting.appendleft(session)
-            if not has_room:
-                return
 
     def _serve(self, now: int, session: Session, budget: int) -> bool:
         """One turn; False if the node was full before its end."""
@@ -266,11 +320,16 @@ class SendQueue:
                 self._queues.mark_ready(session)
 
 
+UNDER_WAY_MAX: Final = 64
+"""Joins and leaves of all sessions that are on their way through the order. They may come back all at once, and every node then
+shows that many views in one go: a few milliseconds."""
+
+
 class GroupRequests:
     """Joins and leaves on their way into the node, and their answers.
 
-    1. Each session makes one request about a name at a time (PendingGroups says why).
-    2. When the node has too many requests it takes none; they are made again, in order (`_put_off`), when it has room.
+    1. Each session makes one request about a name at a time (PendingGroups says why), all sessions UNDER_WAY_MAX.
+    2. Requests beyond that, or for which the node has no room, are put off and made when there is room: sessions take turns.
     3. A view with a process that was not in the group before is the answer to its join. Joined leaves at once, so that a client
        that is behind with its stream learns of it; the view itself is in the stream.
     """
@@ -278,7 +337,9 @@ class GroupRequests:
     def __init__(self, node: Node, queues: StreamQueues) -> None:
         self._node = node
         self._queues = queues
-        self._put_off: dict[tuple[int, str], Session] = {}
+        self._under_way: set[tuple[int, str]] = set()
+        self._put_off: OrderedDict[int, tuple[Session, deque[str]]] = OrderedDict()
+        self._is_full = False
 
     def join(self, now: int, session: Session, name: str) -> str:
         """Ask to join; return why the session must end, if it must."""
@@ -300,10 +361,15 @@ class GroupRequests:
         if session.groups.count >= REQUESTS_MAX:
             return f"{REQUESTS_MAX} of its joins and leaves have no answer yet, and no more are allowed: wait for answers"
         if session.groups.ask(name, request):
-            self._make(now, session, name, request)
+            self._put_off_one(session, name)
+            self.go_on(now)
         return ""
 
-    def _make(self, now: int, session: Session, name: str, request: Request) -> None:
+    def _put_off_one(self, session: Session, name: str) -> None:
+        self._put_off.setdefault(session.number, (session, deque()))[1].append(name)
+
+    def _make(self, now: int, session: Session, name: str, request: Request) -> bool:
+        """Whether the node took it, or has refused it."""
         try:
             if request is Request.JOIN:
                 taken = self._node.join_group(now, session.number, name)
@@ -311,9 +377,10 @@ class GroupRequests:
                 taken = self._node.leave_group(now, session.number, name)
         except UsageError as error:
             self._refused_by_node(now, session, name, request, str(error))
-            return
-        if not taken:
-            self._put_off[session.number, name] = session
+            return True
+        if taken:
+            self._under_way.add((session.number, name))
+        return taken
 
     def _refused_by_node(self, now: int, session: Session, name: str, request: Request, why: str) -> None:
         """Answer a refused join. A leave is refused only if the process was just removed, and then its Left is on its way."""
@@ -321,13 +388,41 @@ class GroupRequests:
             self._queues.answer(session, NotJoined(name, why))
         self._settle(now, session, name, request)
 
+    @property
+    def is_busy(self) -> bool:
+        """Something is put off that may be made now."""
+        return bool(self._put_off) and not self._is_full and len(self._under_way) < UNDER_WAY_MAX
+
+    def has_room(self) -> None:
+        """The node may take requests again."""
+        self._is_full = False
+
     def go_on(self, now: int) -> None:
-        """The node may have room for requests."""
-        put_off, self._put_off = self._put_off, {}
-        for (_, name), session in put_off.items():
-            request = session.groups.first(name)
-            if request is not None and not session.is_over:
-                self._make(now, session, name, request)
+        """A slice."""
+        for _ in range(UNDER_WAY_MAX):
+            if not self.is_busy:
+                return
+            self._make_next(now)
+
+    def _make_next(self, now: int) -> None:
+        """The first request of the session whose turn it is."""
+        number, (session, names) = next(iter(self._put_off.items()))
+        name = names.popleft()
+        if names:
+            self._put_off.move_to_end(number)
+        else:
+            del self._put_off[number]
+        request = session.groups.first(name)
+        assert request is not None, "what is put off was asked for, and has no answer"
+        if not self._make(now, session, name, request):
+            self._is_full = True
+            self._put_off.setdefault(number, (session, names))[1].appendleft(name)
+            self._put_off.move_to_end(number, last=False)
+
+    def forget(self, session: Session) -> None:
+        """It has ended: nobody waits for its answers."""
+        self._put_off.pop(session.number, None)
+        self._under_way -= {(session.number, name) for name in session.groups.asked()}
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
@@ -348,10 +443,10 @@ class GroupRequests:
         self._settle(now, session, name, Request.JOIN)
 
     def _settle(self, now: int, session: Session, name: str, request: Request) -> None:
-        """The request was answered: make the next one about the name, if there is one."""
+        """The request was answered. The next one, about this name or another, is made when the node has read its sockets: a node
+        that holds the token would send and answer one after the other in one go."""
         if not session.groups.answered(name, request):
             return
-        self._put_off.pop((session.number, name), None)
-        following = session.groups.first(name)
-        if following is not None:
-            self._make(now, session, name, following)
+        self._under_way.discard((session.number, name))
+        if session.groups.first(name) is not None:
+            self._put_off_one(session, name)

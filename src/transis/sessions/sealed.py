@@ -56,6 +56,7 @@ class SealedStream:
         self._opener: AESGCM | None = None
         self._sealed = self._opened = 0
         self._pending = bytearray()
+        self._position = 0
 
     @property
     def is_open(self) -> bool:
@@ -83,14 +84,40 @@ class SealedStream:
         self._sealed += 1
         return length, sealed
 
-    def feed(self, data: bytes | bytearray | memoryview) -> bytes | Rejection:
-        """The plaintext of all complete records. After a rejection nothing more can be read."""
+    @property
+    def waiting(self) -> int:
+        """Bytes that were not opened yet."""
+        return len(self._pending) - self._position
+
+    def add(self, data: bytes | bytearray | memoryview) -> Rejection | None:
+        """Bytes of the other side. Its greeting is read at once, records when `next` is called."""
+        self._drop_read()
         self._pending += data
-        if self._opener is None:
-            rejection = self._greet()
-            if rejection is not None:
-                return rejection
-        return self._open_records(self._opener) if self._opener is not None else b""
+        return self._greet() if self._opener is None else None
+
+    def next(self) -> bytes | Rejection | None:
+        """What the next record says; None if it is not whole yet."""
+        start, have = self._position + _LENGTH.size, len(self._pending)
+        if self._opener is None or start > have:
+            return None
+        (length,) = _LENGTH.unpack_from(self._pending, self._position)
+        if not SEAL_SIZE <= length <= RECORD_MAX + SEAL_SIZE:
+            return Rejection("record", f"a record of {length} bytes; {SEAL_SIZE} to {RECORD_MAX + SEAL_SIZE} are allowed")
+        if start + length > have:
+            return None
+        return self._open_record(self._opener, start, start + length)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> bytes | Rejection:
+        """What the bytes say, as far as records are whole."""
+        rejection = self.add(data)
+        if rejection is not None:
+            return rejection
+        opened: list[bytes] = []
+        while (record := self.next()) is not None:
+            if isinstance(record, Rejection):
+                return record
+            opened.append(record)
+        return b"".join(opened)
 
     def _greet(self) -> Rejection | None:
         head = self._pending[: len(_HEAD)]
@@ -110,25 +137,21 @@ class SealedStream:
         )
         self._sealer, self._opener = (to_node, to_client) if self._is_client else (to_client, to_node)
 
-    def _open_records(self, opener: AESGCM) -> bytes | Rejection:
-        pending, position = self._pending, 0
-        opened: list[bytes] = []
-        with memoryview(pending) as view:
-            while len(pending) - position >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(view, position)
-                if not SEAL_SIZE <= length <= RECORD_MAX + SEAL_SIZE:
-                    return Rejection("record", f"a record of {length} bytes; {SEAL_SIZE} to {RECORD_MAX + SEAL_SIZE} are allowed")
-                start, end = position + _LENGTH.size, position + _LENGTH.size + length
-                if end > len(pending):
-                    break
-                try:
-                    opened.append(opener.decrypt(_nonce(self._opened), bytes(view[start:end]), bytes(view[position:start])))
-                except InvalidTag:
-                    return Rejection("seal", "the seal does not fit: another key, or the bytes were changed on their way")
-                self._opened += 1
-                position = end
-        del pending[:position]
-        return b"".join(opened)
+    def _open_record(self, opener: AESGCM, start: int, end: int) -> bytes | Rejection:
+        with memoryview(self._pending) as view:
+            record, length = bytes(view[start:end]), bytes(view[self._position : start])
+        try:
+            opened = opener.decrypt(_nonce(self._opened), record, length)
+        except InvalidTag:
+            return Rejection("seal", "the seal does not fit: another key, or the bytes were changed on their way")
+        self._opened += 1
+        self._position = end
+        return opened
+
+    def _drop_read(self) -> None:
+        if self._position:
+            del self._pending[: self._position]
+            self._position = 0
 
 
 def _nonce(number: int) -> bytes:

@@ -65,6 +65,10 @@ class PendingGroups:
     def wanted(self) -> set[str]:
         return {name for name in {*self.names, *self._asked} if self.will_be_in(name)}
 
+    def asked(self) -> list[str]:
+        """Names about which it asked something that has no answer yet."""
+        return list(self._asked)
+
     def ask(self, name: str, request: Request) -> bool:
         """Note a request; True if it is the only one about the name, and so is to be made now."""
         assert self.will_be_in(name) is (request is Request.LEAVE), "requests about one name alternate"

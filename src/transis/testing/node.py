@@ -63,7 +63,7 @@ class SimulatedSessions:
             self._unheard.append(output)
 
     def deadline(self) -> int:
-        if self._inbox or self._unheard or (self._sessions.ready() and not self._flush_arranged):
+        if self._inbox or self._unheard or self._sessions.is_busy or (self._sessions.ready() and not self._flush_arranged):
             return AT_ONCE
         return self._sessions.deadline()
 
@@ -73,6 +73,8 @@ class SimulatedSessions:
             self._sessions.hear(now, news)
         elif self._sessions.deadline() <= now:
             self._sessions.wake(now)
+        elif self._sessions.is_busy:
+            self._sessions.go_on(now)
         elif self._inbox:
             self._attend(now, *self._inbox.popleft())
         self._arrange_flush()

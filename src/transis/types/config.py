@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from transis.types.errors import ConfigError
 from transis.types.limits import (
+    CLIENT_SHARE,
+    CLIENT_TURN_US_MAX,
     DATAGRAM_MAX,
     DATAGRAM_MIN,
     INFO_MAX,
@@ -148,6 +150,12 @@ class Config:
         if self.engine == "totem":
             return self.timing.token_loss_us
         return self.pulse.silence_us + 3 * self.pulse.probe_us
+
+    @property
+    def client_turn_us(self) -> int:
+        """What clients said may take so long in one turn of the node, and what they are told as long again."""
+        timeout_us = self.timing.token_loss_us if self.engine == "totem" else self.pulse.silence_us
+        return min(timeout_us // CLIENT_SHARE, CLIENT_TURN_US_MAX)
 
     def shared(self) -> dict[str, object]:
         """What must be equal on all members: otherwise they could not read each other's datagrams."""
