@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import PATIENCE_S
+from tests.net.test_session_server import one_turn
 from tests.net.visitors import House, Visitor
 from transis.embed.thread import SAID_MAX, ThreadLink
 from transis.net.session_server import SLICE
@@ -62,7 +63,7 @@ def test_a_flood_of_questions_waits_for_the_nodes_turns_and_for_other_clients(tm
             other = await house.visit()
             turns = int(house.driver.statistics()["turns"])
             flooder.say(*questions(BURST))
-            await asyncio.sleep(0)
+            await one_turn()
             other.say(Ask(1, "about"))
             await answered(other, 1)
             assert counted.asked < BURST
@@ -99,7 +100,7 @@ def test_who_floods_and_does_not_read_is_ended_with_a_sentence(tmp_path: Path) -
             flooder, other = await house.visit(), await house.visit()
             flooder.say(*questions(20 * BURST))
             while house.host.sessions() != [one for one in house.host.sessions() if one.process == other.process]:
-                await asyncio.sleep(0)
+                await one_turn()
             (why,) = await flooder.until_closed()
             assert why.endswith("bytes of answers wait for a client that asks and does not read")
             other.say(Ask(1, "about"))
@@ -141,7 +142,7 @@ class Guest:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
-            await asyncio.sleep(0)
+            await one_turn()
 
 
 def test_a_thread_that_floods_waits_like_any_client(tmp_path: Path) -> None:

@@ -396,13 +396,13 @@ class SessionPolicy:
     """How long a stream may wait without any credit from its client before the client counts as hung and its session is ended."""
     sessions_max: int = 4096
     """Sessions at a time: each is a descriptor here and a process in the tables of all nodes. One more is turned away."""
-    answers_max: int = 4 * MIB
-    """Bytes of answers and receipts that may wait for a client that asks and does not read. Beyond that its session is ended."""
     total_max: int = 512 * MIB
     """Bytes that may wait for and from all clients together. Beyond that the session that holds the most is ended."""
     trickle_us: int = 50 * MS
     """A client that is far behind with its stream gets credit for one Send after this long. Without any, a client that sends
     from inside its handler would wait for itself."""
+    answers_max: int = 4 * MIB
+    """Bytes of answers and receipts that may wait for a client that asks and does not read. Beyond that its session is ended."""
 
     @property
     def throttle_above(self) -> int:
