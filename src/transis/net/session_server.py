@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
-from transis.net.sockets import Doorkeeper, bind_unix, unlink_own
+from transis.net.sockets import Doorkeeper, bind_unix, notice_dead_peers, unlink_own
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost, WaitingInHost
@@ -47,9 +47,6 @@ SLICE: Final = 256 * 1024
 STRANGER_BYTES: Final = 4096
 """Bytes that are kept before a Hello: a Hello is far smaller."""
 
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 40_000}
-"""Where the system has these options: a peer that answers nothing for 40 s counts as gone."""
-
 log: Final = logging.getLogger("transis.sessions")
 
 
@@ -61,14 +58,6 @@ class Patience(NamedTuple):
 
 
 NO_HELLO: Final = "a session begins with Hello"
-
-
-def _notice_dead_peers(connection: socket.socket) -> None:
-    """Notice machines that lost power: otherwise their clients would stay in their groups forever."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class SessionLink(asyncio.BufferedProtocol):
@@ -100,7 +89,7 @@ class SessionLink(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=SLICE)
         self._after(self._server.patience.hello_s, self._late)
         if self._seal is not None:
-            _notice_dead_peers(self._transport.get_extra_info("socket"))
+            notice_dead_peers(self._transport.get_extra_info("socket"))
             self._transport.write(self._seal.greeting)
 
     def descriptors(self) -> list[int]:
