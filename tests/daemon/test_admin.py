@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.daemon.running import RunningDaemon, opened_site
 from transis.cli.admin import AdminConnection, places
 from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults, Report, Reports
-from transis.types.errors import ConnectError, UsageError
+from transis.types.errors import ConnectError, TransisError, UsageError
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.outputs import Configure
 from transis.types.views import Cause, Member, View
@@ -95,11 +95,12 @@ def test_a_line_that_is_too_long_ends_the_connection(ann: RunningDaemon) -> None
 
 def test_connections_are_bounded(ann: RunningDaemon) -> None:
     with ExitStack() as held:
-        last = [held.enter_context(AdminConnection(ann.admin, None)) for _ in range(CONNECTIONS_MAX)][-1]
+        first, *_, last = [held.enter_context(AdminConnection(ann.admin, None)) for _ in range(CONNECTIONS_MAX)]
         assert last.ask("help")["ok"]
         one_more = held.enter_context(AdminConnection(ann.admin, None))
-        with pytest.raises(ConnectError):
-            one_more.ask("help")
+        assert one_more.ask("help")["ok"]
+        with pytest.raises(TransisError):
+            first.ask("help")
         assert last.ask("help")["ok"]
 
 
@@ -161,3 +162,48 @@ def test_peers_are_cut_by_name_or_address_and_unknown_names_are_told() -> None:
     with pytest.raises(UsageError, match="it knows bob cid"):
         faults.cut(["dan"])
     assert cuts == [["127.0.0.1:2", "127.0.0.1:3"], ["192.0.2.1:9"], []]
+
+
+def test_idle_connections_make_room_for_who_asks(ann: RunningDaemon) -> None:
+    """As many as there may be, of which the first asks now and then: the one that was idle longest is told and goes."""
+
+    async def story() -> None:
+        opened = [await asyncio.open_unix_connection(str(ann.admin)) for _ in range(CONNECTIONS_MAX)]
+        for reader, writer in (*opened, opened[0]):
+            writer.write(b'{"do": "help"}\n')
+            assert json.loads(await reader.readline())["ok"]
+        late_reader, late_writer = await asyncio.open_unix_connection(str(ann.admin), limit=1 << 20)
+        late_writer.write(b'{"do": "status"}\n')
+        assert json.loads(await late_reader.readline())["node"] == "ann"
+        told = json.loads(await opened[1][0].readline())
+        assert not told["ok"]
+        assert told["why"] == f"there are {CONNECTIONS_MAX} others, and this one was idle longest: connect again"
+        assert await opened[1][0].read() == b""
+        opened[0][1].write(b'{"do": "help"}\n')
+        assert json.loads(await opened[0][0].readline())["ok"]
+        for _, writer in (*opened, (late_reader, late_writer)):
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_many_questions_in_one_write_do_not_hold_up_another_asker(ann: RunningDaemon) -> None:
+    """The last of them sets the level of the log. Somebody who asks meanwhile sees the level that it was."""
+    flood = b'{"do": "status"}\n' * 2_000 + b'{"do": "log", "level": "error"}\n'
+
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_unix_connection(str(ann.admin), limit=1 << 20)
+        writer.write(flood)
+        other_writer.write(b'{"do": "status"}\n')
+        assert json.loads(await other_reader.readline())["log_level"] == "info"
+        for _ in range(2_001):
+            answer = json.loads(await reader.readline())
+            assert answer["ok"]
+        assert answer["level"] == "error"
+        writer.write(b'{"do": "log", "level": "info"}\n')
+        await reader.readline()
+        other_writer.close()
+        await other_writer.wait_closed()
+
+    talk(ann, story)

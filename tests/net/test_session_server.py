@@ -15,6 +15,7 @@ import pytest
 from tests.net.party import PATIENCE_S
 from tests.net.visitors import KEY, House, Visitor
 from transis.net.interfaces import configured_endpoint
+from transis.net.runtime import Rarely
 from transis.net.session_server import Patience
 from transis.sessions.frames import FRAME_MAX, SESSION_VERSION, Ask, Bye, Done, Goodbye, Hello, Join, Welcome, encode_frame
 from transis.sessions.host import TOO_SLOW, SessionPolicy
@@ -204,6 +205,35 @@ def test_junk_is_counted_and_the_first_of_a_kind_is_told(tmp_path: Path, caplog:
     assert len([record for record in caplog.records if "cannot be read" in record.getMessage()]) == 1
 
 
+def test_strangers_over_tcp_are_one_line_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Garbage and wrong keys, from wherever: the line says how many, and what was wrong with the last."""
+
+    async def story() -> None:
+        async with House(tmp_path) as house:
+            port = await house.listen_tcp()
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert len(await reader.read()) == GREETING_SIZE
+                writer.close()
+                wrong = await house.sealed(port, bytes(32))
+                await wrong.until_closed()
+            assert house.server.rejections == {"greeting": 5, "seal": 5}
+
+    with caplog.at_level(logging.INFO, "transis.sessions"):
+        run(story)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(
+        "a client at 127.0.0.1 turned away (1 since this was last logged): what this client sent cannot be read"
+    )
+
+
+def test_what_happens_often_is_told_once_a_minute_with_a_count() -> None:
+    times = iter([0.0, 1.0, 59.9, 60.0, 61.0, 130.0])
+    rarely = Rarely(lambda: next(times))
+    assert [rarely.due() for _ in range(6)] == [1, 0, 0, 3, 0, 2]
+
+
 def test_who_says_nothing_is_sent_away(tmp_path: Path) -> None:
     async def story() -> None:
         async with House(tmp_path, patience=Patience(hello_s=0.02)) as house:
@@ -301,7 +331,8 @@ def test_a_wrong_key_is_closed_counted_and_told_once(tmp_path: Path, caplog: pyt
             assert house.host.sessions() == []
 
     run(story)
-    assert len([record for record in caplog.records if "(seal)" in record.getMessage()]) == 1
+    (line,) = [record.getMessage() for record in caplog.records if "turned away" in record.getMessage()]
+    assert "the seal does not fit: another key" in line
 
 
 def test_tcp_needs_a_key_and_a_free_port(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.cli.options import counted, plain_table, say, stdout
-from transis.types.errors import ConnectError, TransisError
+from transis.types.errors import ConnectError, TransisError, plainly
 from transis.types.ids import Service
 from transis.types.paths import ADMIN_VARIABLE, admin_beside, find_socket, socket_candidates
 
@@ -135,7 +135,7 @@ def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
 
 def unable(command: str, error: Exception) -> typer.Exit:
     """Print the error as one sentence on stderr; returns the exit to raise."""
-    Console(stderr=True, soft_wrap=True).print(f"transis {command}: {error}", style="red", markup=False, highlight=False)
+    Console(stderr=True, soft_wrap=True).print(f"transis {command}: {plainly(error)}", style="red", markup=False, highlight=False)
     return typer.Exit(UNABLE)
 
 

@@ -109,8 +109,8 @@ class SnapshotProviders:
         )
         try:
             await self._send_message(one.joiner, StateFailed(self._group, one.attempt, str(error)[:ERROR_TEXT_MAX], False))
-        except SessionLost:
-            pass
+        except (SessionLost, UsageError):
+            pass  # The session is over.
         finally:
             self._finished(one)
 

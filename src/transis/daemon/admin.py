@@ -4,7 +4,8 @@
     {"do": "log", "level": "x"} ->  {"ok": false, "why": "..."}
 
 1. The socket belongs to the daemon's user (mode 0600); whoever can open it may administer.
-2. Lines, connections and answers are bounded. A malformed line gets an error; one that is too long ends its connection.
+2. Lines, connections and answers are bounded. A malformed line gets an error; one that is too long ends its connection. With too
+   many connections, the one that was idle longest makes room. One line is answered in a turn of the loop.
 3. Faults (cut, heal) exist only when the settings allow them.
 4. Answers are the daemon's state as plain values, ready for JSON (Reports).
 """
@@ -290,7 +291,9 @@ class Admin:
         self._leave = leave
         self._faults = faults
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], None] = {}
+        """Whoever asked nothing for the longest time comes first."""
+        self._answering = asyncio.Lock()
         self._path: Path | None = None
 
     async def listen(self, path: Path) -> None:
@@ -314,20 +317,35 @@ class Admin:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
+        self._make_room()
+        self._serving[task] = None
         try:
-            if len(self._serving) > CONNECTIONS_MAX:
-                await _answer(writer, _wrong(f"there are {CONNECTIONS_MAX} connections already"))
-                return
             while line := await reader.readline():
-                await _answer(writer, self.obey(line))
+                if task in self._serving:
+                    self._serving[task] = self._serving.pop(task)
+                await self._answer_one(writer, line)
         except ValueError:
             await _answer(writer, _wrong(f"a line has at most {LINE_MAX} bytes"))
         except (OSError, asyncio.CancelledError):
-            pass  # The administrator is gone, or the daemon is going: nobody is left to answer.
+            if task not in self._serving:  # Else the administrator is gone, or the daemon is going: nobody is left to answer.
+                writer.write(_line(_wrong(f"there are {CONNECTIONS_MAX} others, and this one was idle longest: connect again")))
         finally:
-            self._serving.discard(task)
+            self._serving.pop(task, None)
             writer.close()
+
+    def _make_room(self) -> None:
+        """Somebody new is served: whoever was idle longest goes."""
+        if len(self._serving) >= CONNECTIONS_MAX:
+            idle = next(iter(self._serving))
+            del self._serving[idle]
+            idle.cancel()
+
+    async def _answer_one(self, writer: asyncio.StreamWriter, line: bytes) -> None:
+        """All that is asked at once is answered one by one, and in between the node reads its sockets."""
+        async with self._answering:
+            answer = self.obey(line)
+            await asyncio.sleep(0)
+        await _answer(writer, answer)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -382,5 +400,9 @@ def _wrong(why: str) -> Report:
 
 
 async def _answer(writer: asyncio.StreamWriter, report: Report) -> None:
-    writer.write(msgspec.json.encode(report) + b"\n")
+    writer.write(_line(report))
     await writer.drain()
+
+
+def _line(report: Report) -> bytes:
+    return msgspec.json.encode(report) + b"\n"

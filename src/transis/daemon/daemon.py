@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -29,7 +30,7 @@ from transis.net.runtime import boottime_us, calm_the_collector, fast_loop
 from transis.settings.load import renamed
 from transis.settings.resolve import describe
 from transis.settings.schema import Settings
-from transis.types.errors import ConfigError
+from transis.types.errors import ConfigError, UsageError, plainly
 from transis.types.outputs import Configure, NodeOutput, Observer
 from transis.types.views import View
 
@@ -71,6 +72,8 @@ class ServiceManager:
 LOOK_S: Final = 1.0
 """Seconds between two looks at the figures."""
 LEFT, FAILED, UNABLE = 0, 1, 2
+DESCRIPTORS_MIN: Final = 64
+"""What a daemon has open without clients is less than half of it."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FIELDS: Final = {"state directory": "node.state"} | {
     name: f"network.{name}" for name in ("group", "port", "data_port", "control_port")
@@ -80,11 +83,22 @@ FIELDS: Final = {"state directory": "node.state"} | {
 
 def run_daemon(settings: Settings, opening: Opening) -> int:
     """Run until the node ends; returns the exit code. Raises ConfigError or IdentityError if something cannot be opened."""
+    _require_descriptors()
     start_logging(settings.log.level, json=settings.log.json)
     adopt(logging.getLogger("asyncio"))
     calm_the_collector()
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         return runner.run(Daemon(settings, opening).run())
+
+
+def _require_descriptors() -> None:
+    """An event loop that finds none left while it starts cannot even say so."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < DESCRIPTORS_MIN:
+        raise UsageError(
+            f"this process may have {allowed} open files: a daemon needs {DESCRIPTORS_MIN}, and one more for each client "
+            f"(ulimit -n, or LimitNOFILE in the unit)"
+        )
 
 
 class Daemon(Observer):
@@ -120,7 +134,11 @@ class Daemon(Observer):
         try:
             why = await self.host.ended()
         except OSError as error:
-            say(logging.ERROR, "failed", f"the node failed: {error}; its clients are disconnected")
+            say(
+                logging.ERROR,
+                "failed",
+                f"the node failed, and its clients are disconnected: {plainly(error)}, then start it again",
+            )
             return FAILED
         except Exception:
             LOGGER.exception("the node failed because of a bug in transis %s: please report it with these lines", __version__)
@@ -233,4 +251,4 @@ def _make_directory(field: str, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(field, str(path), f"the directory cannot be made ({error.strerror})") from error
+        raise ConfigError(field, str(path), f"the directory cannot be made: {plainly(error)}") from error

@@ -27,7 +27,7 @@ from transis.client.link import Link, link_to_unix
 from transis.net.transport import StatisticsDict
 from transis.process.fork import descriptors_of, stays_here
 from transis.settings.schema import Settings
-from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError
+from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError, plainly
 from transis.types.ids import NodeId
 from transis.types.views import View
 
@@ -101,7 +101,7 @@ def decode_up(line: bytes) -> Up:
 
 
 def ended_by(error: Exception) -> NodeEnded:
-    return NodeEnded(str(error), type(error).__name__, error.field if isinstance(error, ConfigError) else "")
+    return NodeEnded(plainly(error), type(error).__name__, error.field if isinstance(error, ConfigError) else "")
 
 
 def error_of(ended: NodeEnded) -> TransisError:

@@ -23,7 +23,7 @@ from transis.net.state import StateDirectory, new_boot_id
 from transis.net.transport import StatisticsDict, Transport
 from transis.node.node import Node
 from transis.types.config import Config
-from transis.types.errors import UsageError
+from transis.types.errors import UsageError, plainly
 from transis.types.ids import Service
 from transis.types.outputs import (
     HAND_OVER,
@@ -151,7 +151,7 @@ class Driver:
     def _fail(self, failure: Exception) -> None:
         if self._failure is None:
             self._failure = failure
-        self.close(f"failed: {failure}")
+        self.close(f"failed: {plainly(failure)}")
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -303,9 +303,9 @@ class Driver:
         writing.add_done_callback(lambda done: self._written(output.ticket, done))
 
     def _written(self, ticket: int, done: asyncio.Future[None]) -> None:
+        failure = None if done.cancelled() else done.exception()  # Looked at, or it would be called never retrieved.
         if self._closed or done.cancelled():
             return
-        failure = done.exception()
         if isinstance(failure, Exception):
             self._fail(failure)
             return

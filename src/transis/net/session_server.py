@@ -31,13 +31,14 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
+from transis.net.runtime import Rarely
 from transis.net.sockets import Doorkeeper, bind_unix, notice_dead_peers, unlink_own
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost, WaitingInHost
-from transis.sessions.queues import Turns
+from transis.sessions.queues import Speaker, Turns
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
-from transis.types.errors import ConfigError, Rejection, UsageError
+from transis.types.errors import ConfigError, Rejection, UsageError, plainly
 from transis.types.outputs import NEVER, News, Stopped
 
 # --- one connection -----------------------------------------------------------------------------------------------------
@@ -141,13 +142,9 @@ class SessionLink(asyncio.BufferedProtocol):
         if self._seal is None:
             self._reader.add(data)
             return None
-        return self._greet(self._seal, data)
-
-    def _greet(self, seal: SealedStream, data: memoryview) -> Rejection | None:
-        was_open = seal.is_open
-        rejection = seal.add(data)
-        if seal.is_open and not was_open and self._transport is not None:
-            self._transport.write(seal.seal(b""))
+        was_open, rejection = self._seal.is_open, self._seal.add(data)
+        if self._seal.is_open and not was_open and self._transport is not None:
+            self._transport.write(self._seal.seal(b""))
         return rejection
 
     def _hear(self, is_heard: bool) -> None:
@@ -277,13 +274,21 @@ class SessionLink(asyncio.BufferedProtocol):
 
     def _finish(self, why: str) -> None:
         """Write the rest, which ends with a Goodbye, and nothing after it; then wait for the client to close."""
-        log.info("session %s ended: %s", self, why)
+        if self.process is None:
+            self._server.turned_away(self, why)
+        else:
+            log.info("session %s ended: %s", self, why)
         self.is_ending = True
         self._after(self._server.patience.linger_s, self.abort)
         while self._rest:
             self._write_slice()
         if self._transport is not None and not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
+
+    @property
+    def origin(self) -> str:
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"a client at {found[0]}" if isinstance(found, tuple) else "a client of this machine"
 
     def __str__(self) -> str:
         number = "of a stranger" if self.process is None else f"#{self.process}"
@@ -298,13 +303,12 @@ UNFINISHED_MAX: Final = 256 << 20
 """Bytes of unfinished frames of all connections. A client that needs more when they are used up is turned away."""
 
 
-class ClientConnection(Protocol):
+class ClientConnection(Speaker, Protocol):
     """A connection of any kind: a SessionLink, or a ThreadConnection in the same process."""
 
     process: int | None
     is_ending: bool
 
-    def work_off(self) -> bool: ...
     def accept(self, process: int, label: str) -> None: ...
     def pump(self) -> None: ...
     def linger(self) -> None: ...
@@ -333,6 +337,7 @@ class SessionServer:
         """Bytes of clients that wait to be worked off, or are not a whole frame yet."""
         self._turns = Turns()
         self._rest = WaitingInHost(host, self.now)
+        self._strangers, self._full_up = Rarely(), Rarely()
         self._turn_ns = driver.config.client_turn_us * 1000
         self._turn_ends = 0
         self._turn_arranged = False
@@ -361,8 +366,7 @@ class SessionServer:
             family = socket.AF_INET if endpoint.host.version == 4 else socket.AF_INET6
             listening = socket.create_server((address, port), family=family)
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {why}") from None
+            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {plainly(error)}") from None
         host, chosen = listening.getsockname()[:2]
         self._open_door(listening, lambda: self._sealed(key))
         return host, chosen
@@ -377,10 +381,16 @@ class SessionServer:
         loop = asyncio.get_running_loop()
         entering = loop.create_task(loop.connect_accepted_socket(link, connection))
         self._entering.add(entering)
-        entering.add_done_callback(self._entering.discard)
+        entering.add_done_callback(self._entered)
+
+    def _entered(self, entering: asyncio.Task[Any]) -> None:
+        self._entering.discard(entering)
+        if not entering.cancelled() and (failure := entering.exception()) is not None:
+            log.debug("a client was gone before it was let in: %s", failure)
 
     def _full(self, error: OSError) -> None:
-        log.warning("no client can be accepted for a while: %s", error.strerror)
+        if self._full_up.due():
+            log.warning("no client can be accepted for a while: %s", plainly(error))
 
     async def adopt(self, connection: socket.socket) -> None:
         """A stream socket that somebody else connected, such as one of a pair."""
@@ -403,7 +413,7 @@ class SessionServer:
         try:
             why = await self._driver.ended()
         except Exception as failure:
-            why = f"it failed: {failure}"
+            why = f"it failed: {plainly(failure)}"
         self.host.hear(self.now(), [Stopped(why)])
         self.worked()
 
@@ -546,10 +556,15 @@ class SessionServer:
         return more <= 0 or self.unread <= UNFINISHED_MAX
 
     def rejected(self, link: ClientConnection, rejection: Rejection) -> None:
-        """Counted by what was wrong; the first of each kind is logged for the operator."""
+        """Counted by what was wrong; the first of each kind is logged for the operator, unless a stranger sent it."""
         self.rejections[rejection.field] += 1
-        if self.rejections[rejection.field] == 1:
+        if self.rejections[rejection.field] == 1 and link.process is not None:
             log.warning("session %s sent what cannot be read (%s): %s", link, rejection.field, rejection.why)
+
+    def turned_away(self, link: SessionLink, why: str) -> None:
+        """A stranger. Any number may come: one line a minute says how many did, and what was wrong with the last."""
+        if times := self._strangers.due():
+            log.warning("%s turned away (%d since this was last logged): %s", link.origin, times, why)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

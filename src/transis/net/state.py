@@ -26,7 +26,7 @@ import msgspec
 
 from transis.process.fork import stays_here
 from transis.trace.files import TEMPORARY, replace_durably
-from transis.types.errors import ConfigError, IdentityError, InternalError
+from transis.types.errors import ConfigError, IdentityError, InternalError, plainly
 from transis.types.ids import NodeId
 from transis.wire.envelope import KEY_SIZE
 
@@ -49,12 +49,15 @@ class StateDirectory:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
         except OSError as error:
-            raise ConfigError("state directory", str(path), f"cannot be used: {error.strerror}") from error
+            raise _unusable(path, error) from error
         try:
             self._sweep()
             self._belong_to(name)
             self.stored: Mapping[str, int] = {key: self._read(key) for key in KEYS if (path / key).exists()}
             self.previous = self._read_life(name)
+        except OSError as error:
+            self.close()
+            raise _unusable(path, error) from error
         except BaseException:
             self.close()
             raise
@@ -69,7 +72,10 @@ class StateDirectory:
 
     def begin(self, node: NodeId) -> None:
         """From now on this life uses the directory; the life before is `previous`, if it is known."""
-        replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
+        try:
+            replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
+        except OSError as error:
+            raise _unusable(self.path, error) from error
 
     def close(self) -> None:
         """Unlocked in so many words: a child that was forked just now may not have let go of it yet."""
@@ -114,6 +120,10 @@ class StateDirectory:
         """What identifies the lock's file: a copy has another number or was made later."""
         found = os.fstat(self._lock.fileno())
         return found.st_ino, found.st_ctime_ns
+
+
+def _unusable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError("state directory", str(path), f"cannot be used: {plainly(error)}")
 
 
 class _Life(msgspec.Struct, frozen=True):

@@ -79,9 +79,20 @@ def replace_durably(path: Path, content: bytes) -> None:
 def write_beside(path: Path, content: bytes) -> Path:
     """Write and sync the new content under a name that no reader looks at; returns that path."""
     new = beside(path)
-    new.write_bytes(content)
-    sync(new)
+    with naming(path):
+        new.write_bytes(content)
+        sync(new)
     return new
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What the system refuses meanwhile names this file: a failed write would not say which it was."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = os.fspath(path)
+        raise
 
 
 def beside(path: Path) -> Path:

@@ -28,7 +28,32 @@ Peers cannot raise: what arrives from the network becomes a packet or a `Rejecti
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import errno
+import os
+from typing import Final, NamedTuple
+
+# --- what the system refused ------------------------------------------------------------------------------------------
+
+REMEDIES: Final = {
+    errno.ENOSPC: "free some space on that disk",
+    errno.EDQUOT: "free some space, or have the quota raised",
+    errno.EMFILE: "raise this process's limit of open files (ulimit -n, or LimitNOFILE in the unit)",
+    errno.ENFILE: "this machine has too many open files: raise fs.file-max, or find the process that has them",
+    errno.EISDIR: "a directory stands where a file belongs: move it away",
+    errno.EFBIG: "raise this process's limit of file sizes (ulimit -f, or LimitFSIZE in the unit)",
+    errno.EROFS: "that disk cannot be written to: mount it for writing, or choose another directory",
+    errno.EACCES: "give this user the right to do so",
+    errno.EIO: "the disk may be failing: look at the system's log",
+}
+
+
+def plainly(error: BaseException) -> str:
+    """The error for people. Of what the system refused: where, its words, and what to do, without its number."""
+    if not isinstance(error, OSError) or not error.errno:
+        return str(error)
+    words = (os.fsdecode(error.filename) if error.filename else "", os.strerror(error.errno), REMEDIES.get(error.errno, ""))
+    return ": ".join(filter(None, words))
+
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
