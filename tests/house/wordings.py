@@ -30,10 +30,11 @@ RULE: Final = "=" * WIDTH
 
 def helps() -> str:
     """The help of every command and of every command below it, at a fixed width and without colours."""
-    return "\n".join(f"{RULE}\n{' '.join(('transis', *path))} --help\n{RULE}\n{_help(path)}" for path in _paths())
+    return "\n".join(f"{RULE}\n{' '.join(('transis', *path))} --help\n{RULE}\n{help_of(path)}" for path in paths())
 
 
-def _paths() -> Iterator[tuple[str, ...]]:
+def paths() -> Iterator[tuple[str, ...]]:
+    """Of every command, the words that lead to it."""
     yield from _below(get_command(app), ())
 
 
@@ -45,8 +46,8 @@ def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from _below(command.get_command(context, name), (*path, name))
 
 
-def _help(path: tuple[str, ...]) -> str:
-    environment = {"COLUMNS": str(WIDTH), "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": None}
+def help_of(path: tuple[str, ...], width: int = WIDTH) -> str:
+    environment = {"COLUMNS": str(width), "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": None}
     told = CliRunner().invoke(app, [*path, "--help"], prog_name="transis", env=environment, color=False)
     assert told.exit_code == 0, told.output
     return "".join(f"{line.rstrip()}\n" for line in COLOUR.sub("", told.stdout).splitlines())

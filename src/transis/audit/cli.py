@@ -35,20 +35,13 @@ if TYPE_CHECKING:
 # --- audit ------------------------------------------------------------------------------------------------------------
 
 AUDIT_EXAMPLES = """Examples:
-
-transis audit traces/ [dim]# a verdict per guarantee, and every violation with the events that show it[/dim]
-
-transis audit traces/ --json | jq .properties
-
-transis audit hdfs://host/traces --store kept/ [dim]# tables stay there; what was read once is not read again[/dim]
-
-transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# only these two, which is quicker[/dim]
-
-transis audit traces/ --master spark://host:7077
-
-transis simulate --seeds 0:20 --trace runs && transis audit runs
-
-transis audit --follow /srv/flight --ledger kept --metrics 127.0.0.1:9478 [dim]# a running cluster[/dim]
+  transis audit traces/ [dim]# a verdict per guarantee, and every violation with the events that show it[/dim]
+  transis audit traces/ --json | jq .properties
+  transis audit hdfs://host/traces --store kept/ [dim]# tables stay there; what was read once is not read again[/dim]
+  transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# only these two, which is quicker[/dim]
+  transis audit traces/ --master spark://host:7077
+  transis simulate --seeds 0:20 --trace runs && transis audit runs
+  transis audit --follow /srv/flight --ledger kept --metrics 127.0.0.1:9478 [dim]# a running cluster[/dim]
 """
 
 Inputs = Annotated[list[str], typer.Argument(metavar="DIR...", help="Directories of traces: local, or any Hadoop path.")]
@@ -298,12 +291,9 @@ def _now() -> str:
 # --- report -----------------------------------------------------------------------------------------------------------
 
 REPORT_EXAMPLES = """Examples:
-
-transis report traces/ -o report.html [dim]# one file, readable offline, light and dark, printable[/dim]
-
-transis report old/ new/ -o report.html [dim]# two builds side by side, if the traces are of two[/dim]
-
-transis report traces/ --store kept/ -o report.html
+  transis report traces/ -o report.html [dim]# one file, readable offline, light and dark, printable[/dim]
+  transis report old/ new/ -o report.html [dim]# two builds side by side, if the traces are of two[/dim]
+  transis report traces/ --store kept/ -o report.html
 """
 
 DEFAULT_FILE = Path("transis-report.html")
@@ -334,10 +324,8 @@ def report(
 # --- package job ------------------------------------------------------------------------------------------------------
 
 PACKAGE_JOB_EXAMPLES = """Examples:
-
-transis package-job [dim]# transis-job.zip and audit_job.py, here[/dim]
-
-transis package-job --out job && cd job && spark-submit --master spark://host:7077 --py-files transis-job.zip audit_job.py DIR
+  transis package-job [dim]# transis-job.zip and audit_job.py, here[/dim]
+  transis package-job --out job && cd job && spark-submit --master spark://host:7077 --py-files transis-job.zip audit_job.py DIR
 """
 
 

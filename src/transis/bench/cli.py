@@ -13,22 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.cli.admin import INTERRUPTED, JsonOption, unable
-from transis.cli.options import complete_engine, one_of, picture_file, plain_table, stdout, wrong
+from transis.cli.options import SERVICES, EngineOption, choice, one_of, picture_file, plain_table, stdout, wrong
 from transis.types.config import ENGINES, PROFILE_NAMES, TRANSPORTS
 from transis.types.errors import TransisError
 
-SERVICES: Final = ("basic", "causal", "agreed", "safe")
 PATHS: Final = ("embedded", "session")
 NODES_MAX: Final = 64
 LOST: Final = 1
 
 BENCH_EXAMPLES = """Examples:
-
-transis bench throughput --nodes 4 --size 64
-
-transis bench failover --engine lansis
-
-transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
+  transis bench throughput --nodes 4 --size 64
+  transis bench failover --engine lansis
+  transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
 """
 
 bench = typer.Typer(
@@ -39,15 +35,11 @@ bench = typer.Typer(
 )
 
 THROUGHPUT_EXAMPLES = """Examples:
-
-transis bench throughput --nodes 4 --size 64 --seconds 5
-
-transis bench throughput --path session --size 1000 --json
-
-sudo transis bench throughput --lan --sealed [dim]# four namespaces and a switch[/dim]
+  transis bench throughput --nodes 4 --size 64 --seconds 5
+  transis bench throughput --path session --size 1000 --json
+  sudo transis bench throughput --lan --sealed [dim]# four namespaces and a switch[/dim]
 """
 
-EngineOption = Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {' or '.join(ENGINES)}.")]
 NodesOption = Annotated[int, typer.Option(help=f"Nodes, each a process of its own (2 to {NODES_MAX}).")]
 
 
@@ -55,15 +47,15 @@ NodesOption = Annotated[int, typer.Option(help=f"Nodes, each a process of its ow
 def throughput(
     nodes: NodesOption = 4,
     size: Annotated[int, typer.Option(help="Bytes of a message.")] = 64,
-    service: Annotated[str, typer.Option(help=f"{', '.join(SERVICES)}.")] = "agreed",
+    service: Annotated[str, choice(SERVICES, "Which order and delivery to guarantee.")] = "agreed",
     path: Annotated[
-        str, typer.Option(help="embedded: each program has a node in a thread. session: each is a client of a daemon.")
+        str, choice(PATHS, "Whether each program has a node in a thread (embedded) or is a client of a daemon (session).")
     ] = "embedded",
     seconds: Annotated[float, typer.Option(help="How long to measure, after a second to warm up.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Messages a second that each program sends; 0: as many as it can.")] = 0.0,
     lan: Annotated[bool, typer.Option("--lan", help="In network namespaces with a switch between them (needs root).")] = False,
     sealed: Annotated[bool, typer.Option("--sealed", help="With a key, as on a real network.")] = False,
-    transport: Annotated[str, typer.Option(help="multicast or mesh.")] = "multicast",
+    transport: Annotated[str, choice(TRANSPORTS, "How datagrams travel.")] = "multicast",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
@@ -90,10 +82,8 @@ def throughput(
 
 
 FAILOVER_EXAMPLES = """Examples:
-
-transis bench failover --nodes 8
-
-transis bench failover --nodes 3 --kills 5 --profile lan --json
+  transis bench failover --nodes 8
+  transis bench failover --nodes 3 --kills 5 --profile lan --json
 """
 
 
@@ -101,7 +91,7 @@ transis bench failover --nodes 3 --kills 5 --profile lan --json
 def failover(
     nodes: NodesOption = 8,
     kills: Annotated[int, typer.Option(help="Kills when idle, and as many at 1,000 messages a second.")] = 20,
-    profile: Annotated[str, typer.Option(help="Timeouts: auto (local, as all is on one machine), local, lan, wan.")] = "auto",
+    profile: Annotated[str, choice(PROFILE_NAMES, "Timeouts; auto is local here, as everything is on one machine.")] = "auto",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
@@ -120,10 +110,8 @@ def failover(
 
 
 IDLE_EXAMPLES = """Examples:
-
-transis bench idle
-
-transis bench idle --nodes 5 --seconds 60 --json
+  transis bench idle
+  transis bench idle --nodes 5 --seconds 60 --json
 """
 
 
@@ -148,20 +136,18 @@ def idle(
 
 
 FLIGHT_EXAMPLES = """Examples:
-
-transis bench flight [dim]# takes some minutes[/dim]
-
-transis bench flight --size 64 --rounds 4 --json
+  transis bench flight [dim]# takes some minutes[/dim]
+  transis bench flight --size 64 --rounds 4 --json
 """
 
 
 @bench.command(epilog=FLIGHT_EXAMPLES)
 def flight(
     nodes: NodesOption = 4,
-    size: Annotated[str, typer.Option(help="Bytes of a message; separate several by commas.")] = "64,1000",
+    size: Annotated[str, typer.Option(metavar="N,N...", help="Bytes of a message.")] = "64,1000",
     rounds: Annotated[int, typer.Option(help="Pairs of runs, with the flight recorder and without.")] = 10,
     seconds: Annotated[float, typer.Option(help="How long to measure each, after a second to warm up.")] = 3.0,
-    path: Annotated[str, typer.Option(help="embedded or session, as for throughput.")] = "embedded",
+    path: Annotated[str, choice(PATHS, "As for throughput.")] = "embedded",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
@@ -185,10 +171,8 @@ def flight(
 
 
 FLOOD_EXAMPLES = """Examples:
-
-transis bench flood
-
-transis bench flood --engine lansis --sessions 8 --json
+  transis bench flood
+  transis bench flood --engine lansis --sessions 8 --json
 """
 SESSIONS_MAX: Final = 64
 
@@ -238,17 +222,15 @@ def _flood_table(kinds: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 ENGINES_EXAMPLES = """Examples:
-
-transis bench engines --json --out engines.svg > engines.json [dim]# takes some minutes[/dim]
-
-transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
+  transis bench engines --json --out engines.svg > engines.json [dim]# takes some minutes[/dim]
+  transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
 """
 
 
 @bench.command(epilog=ENGINES_EXAMPLES)
 def engines(
-    nodes: Annotated[str, typer.Option(help="Numbers of nodes, separated by commas.")] = "4,8,16",
-    loss: Annotated[str, typer.Option(help="Percentages of datagrams to lose on purpose, separated by commas.")] = "0,1,2,5",
+    nodes: Annotated[str, typer.Option(metavar="N,N...", help="Numbers of nodes.")] = "4,8,16",
+    loss: Annotated[str, typer.Option(metavar="N,N...", help="Percentages of datagrams to lose on purpose.")] = "0,1,2,5",
     size: Annotated[int, typer.Option(help="Bytes of a message.")] = 64,
     seconds: Annotated[float, typer.Option(help="How long to measure each load, after half a second to warm up.")] = 2.0,
     kills: Annotated[int, typer.Option(help="Members to kill and take back, for each engine.")] = 5,

@@ -142,12 +142,9 @@ def unable(command: str, error: Exception) -> typer.Exit:
 # --- status -----------------------------------------------------------------------------------------------------------
 
 STATUS_EXAMPLES = """Examples:
-
-transis status
-
-transis status --json | jq .view.members
-
-transis status --admin /run/transis/second-admin.sock
+  transis status
+  transis status --json | jq .view.members
+  transis status --admin /run/transis/second-admin.sock
 """
 
 Values = Mapping[str, Any]
@@ -272,10 +269,8 @@ def duration(seconds: int) -> str:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 GROUPS_EXAMPLES = """Examples:
-
-transis groups
-
-transis groups --limit 10000 --json
+  transis groups
+  transis groups --limit 10000 --json
 """
 
 
@@ -309,10 +304,8 @@ def groups(
 # --- leave ------------------------------------------------------------------------------------------------------------
 
 LEAVE_EXAMPLES = """Examples:
-
-transis leave
-
-transis leave --admin /run/transis/second-admin.sock
+  transis leave
+  transis leave --admin /run/transis/second-admin.sock
 """
 
 LEAVE_PATIENCE_S: Final = 60.0

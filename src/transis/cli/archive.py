@@ -32,14 +32,10 @@ if TYPE_CHECKING:
 # --- archive ----------------------------------------------------------------------------------------------------------
 
 ARCHIVE_EXAMPLES = """Examples:
-
-transis archive orders --to /data/archive
-
-transis archive orders --to /data/archive --name second --socket /run/two.sock [dim]# a second one, on another daemon[/dim]
-
-transis archive orders --to /data/archive --json | jq .lag_ms [dim]# one line a second[/dim]
-
-transis archive --publish /data/archive [dim]# publish what dead archivers left; needs no daemon[/dim]
+  transis archive orders --to /data/archive
+  transis archive orders --to /data/archive --name second --socket /run/two.sock [dim]# a second one, on another daemon[/dim]
+  transis archive orders --to /data/archive --json | jq .lag_ms [dim]# one line a second[/dim]
+  transis archive --publish /data/archive [dim]# publish what dead archivers left; needs no daemon[/dim]
 """
 
 T = TypeVar("T")

@@ -20,14 +20,10 @@ from transis.types.errors import ConfigError, TransisError
 # --- daemon -----------------------------------------------------------------------------------------------------------
 
 DAEMON_EXAMPLES = """Examples:
-
-transis daemon [dim]# alone on loopback, with the defaults[/dim]
-
-transis daemon --config transis.toml
-
-transis daemon --config transis.toml --check [dim]# only print what it would do[/dim]
-
-transis daemon --example > transis.toml [dim]# a file to start from[/dim]
+  transis daemon [dim]# alone on loopback, with the defaults[/dim]
+  transis daemon --config transis.toml
+  transis daemon --config transis.toml --check [dim]# only print what it would do[/dim]
+  transis daemon --example > transis.toml [dim]# a file to start from[/dim]
 """
 
 
@@ -74,10 +70,8 @@ def _show_plan(settings: Settings, opening: Opening) -> None:
 # --- keygen -----------------------------------------------------------------------------------------------------------
 
 KEYGEN_EXAMPLES = """Examples:
-
-transis keygen --out transis.key [dim]# readable only by you; copy it to every node[/dim]
-
-transis keygen | ssh other 'umask 077; cat > transis.key'
+  transis keygen --out transis.key [dim]# readable only by you; copy it to every node[/dim]
+  transis keygen | ssh other 'umask 077; cat > transis.key'
 """
 
 

@@ -288,12 +288,9 @@ def _judge(opening: Opening, one: Heard) -> Iterator[Diagnosis]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 DOCTOR_EXAMPLES = """Examples:
-
-transis doctor [dim]# with the defaults, on loopback[/dim]
-
-transis doctor --config transis.toml
-
-transis doctor --config transis.toml --meet 20 [dim]# on two machines at the same time[/dim]
+  transis doctor [dim]# with the defaults, on loopback[/dim]
+  transis doctor --config transis.toml
+  transis doctor --config transis.toml --meet 20 [dim]# on two machines at the same time[/dim]
 """
 UNHEALTHY: Final = 1
 

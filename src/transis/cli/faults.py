@@ -84,40 +84,28 @@ NodesArgument = Annotated[
 ]
 
 KILL_EXAMPLES = """Examples:
-
-transis up --faults [dim]# in another terminal[/dim]
-
-transis kill n2
-
-transis kill n1 n2 --dir ~/cluster
+  transis up --faults [dim]# in another terminal[/dim]
+  transis kill n2
+  transis kill n1 n2 --dir ~/cluster
 """
 PAUSE_EXAMPLES = """Examples:
-
-transis pause n2 [dim]# until transis resume n2[/dim]
+  transis pause n2 [dim]# until transis resume n2[/dim]
 """
 RESUME_EXAMPLES = """Examples:
-
-transis resume n2
+  transis resume n2
 """
 RESTART_EXAMPLES = """Examples:
-
-transis kill n2
-
-transis restart n2 [dim]# the next life of n2, from its state directory[/dim]
+  transis kill n2
+  transis restart n2 [dim]# the next life of n2, from its state directory[/dim]
 """
 CUT_EXAMPLES = """Examples:
-
-transis cut n1,n2 from n3
-
-transis cut n3 [dim]# from all others[/dim]
-
-transis heal
+  transis cut n1,n2 from n3
+  transis cut n3 [dim]# from all others[/dim]
+  transis heal
 """
 HEAL_EXAMPLES = """Examples:
-
-transis cut n1 from n2,n3
-
-transis heal
+  transis cut n1 from n2,n3
+  transis heal
 """
 
 

@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from transis import __version__
@@ -64,12 +64,25 @@ PANEL_OF: Final = {name: panel for panel, commands in PANELS.items() for name in
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
-class Commands(TyperGroup):
-    """The commands above, each loaded on first use."""
+class WithHelp:
+    """Mixed into typer's classes: a help of our own, loaded when somebody asks for it."""
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        _unwrap_help(self)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from transis.cli.help import print_help
+
+        print_help(self, ctx)
+
+
+class Command(WithHelp, TyperCommand):
+    """A command."""
+
+
+class CommandGroup(WithHelp, TyperGroup):
+    """A command with commands below it."""
+
+
+class Commands(CommandGroup):
+    """The commands above, each loaded on first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(PANEL_OF)
@@ -105,20 +118,14 @@ def _load(name: str) -> Any:
     loaded = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=SETTINGS)
     loaded.callback()(lambda: None)  # Makes typer treat a single command as a subcommand.
     if isinstance(what, typer.Typer):
-        loaded.add_typer(what, name=name)
+        for below in what.registered_commands:
+            below.cls = Command
+        loaded.add_typer(what, name=name, cls=CommandGroup)
     else:
-        loaded.command(name, epilog=getattr(module, f"{python_name.upper()}_EXAMPLES"))(what)
+        loaded.command(name, cls=Command, epilog=getattr(module, f"{python_name.upper()}_EXAMPLES"))(what)
     command: Any = get_group(loaded).commands[name]
     command.rich_help_panel = PANEL_OF[name]
-    _unwrap_help(command)
     return command
-
-
-def _unwrap_help(command: Any) -> None:
-    """One line per paragraph: typer keeps the line breaks of a docstring, which then do not fit the terminal."""
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n"))
-    for below in getattr(command, "commands", {}).values():
-        _unwrap_help(below)
 
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from transis.cli.admin import complete_group, complete_service
-from transis.cli.options import SHOWN_MAX, as_json, complain, shown, stdout, wrong
+from transis.cli.options import SERVICES, SHOWN_MAX, as_json, choice, complain, one_of, shown, stdout
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.events import Batch, Message, View
 from transis.client.group import Group
@@ -101,16 +101,11 @@ async def _in_session(connection: Connection[bytes], work: Work) -> int:
 # --- send -------------------------------------------------------------------------------------------------------------
 
 SEND_EXAMPLES = """Examples:
-
-transis send orders "new order"
-
-transis send orders "close of business" --service safe
-
-transis send orders --lines first second third [dim]# three messages[/dim]
-
-seq 1000 | transis send orders [dim]# each line is a message[/dim]
-
-transis send orders --also audit "in both groups, once"
+  transis send orders "new order"
+  transis send orders "close of business" --service safe
+  transis send orders --lines first second third [dim]# three messages[/dim]
+  seq 1000 | transis send orders [dim]# each line is a message[/dim]
+  transis send orders --also audit "in both groups, once"
 """
 
 READ_BYTES: Final = 65_536
@@ -121,7 +116,7 @@ OPEN_MAX: Final = 64
 def send(
     group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to send to.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; without it, lines from stdin.")] = None,
-    service: Annotated[str, typer.Option(help="basic, causal, agreed or safe.", autocompletion=complete_service)] = "agreed",
+    service: Annotated[str, choice(SERVICES, "Which order and delivery to guarantee.", complete_service)] = "agreed",
     lines: Annotated[
         bool, typer.Option("--lines", help="Send every TEXT as a message of its own. Lines of stdin always are.")
     ] = False,
@@ -156,9 +151,7 @@ def send(
 
 
 def _service_of(name: str) -> Service:
-    if name.upper() not in Service.__members__:
-        raise wrong("--service", repr(name), f"must be one of {', '.join(service.name.lower() for service in Service)}")
-    return Service[name.upper()]
+    return Service[one_of("--service", name, SERVICES).upper()]
 
 
 class SendReport:
@@ -283,14 +276,10 @@ class _Input:
 # --- recv -------------------------------------------------------------------------------------------------------------
 
 RECV_EXAMPLES = """Examples:
-
-transis recv orders
-
-transis recv orders audit --no-views [dim]# two groups, one order[/dim]
-
-transis recv orders --count 1 --timeout 10 --json | jq .text
-
-TRANSIS_SOCKET=/tmp/two.sock transis recv orders
+  transis recv orders
+  transis recv orders audit --no-views [dim]# two groups, one order[/dim]
+  transis recv orders --count 1 --timeout 10 --json | jq .text
+  TRANSIS_SOCKET=/tmp/two.sock transis recv orders
 """
 
 MEMBERS_SHOWN: Final = 12

@@ -113,16 +113,11 @@ def latency_text(measured: Mapping[Service, float]) -> str:
 # --- monitor ----------------------------------------------------------------------------------------------------------
 
 MONITOR_EXAMPLES = """Examples:
-
-transis monitor
-
-transis monitor --admin /tmp/cluster [dim]# all daemons of transis up --dir /tmp/cluster[/dim]
-
-transis monitor --admin one-admin.sock --admin two-admin.sock
-
-transis monitor --once [dim]# print and stop[/dim]
-
-transis monitor --json --every 5 >> figures.jsonl
+  transis monitor
+  transis monitor --admin /tmp/cluster [dim]# all daemons of transis up --dir /tmp/cluster[/dim]
+  transis monitor --admin one-admin.sock --admin two-admin.sock
+  transis monitor --once [dim]# print and stop[/dim]
+  transis monitor --json --every 5 >> figures.jsonl
 """
 
 ADMIN_SOCKETS: Final = "*-admin.sock"

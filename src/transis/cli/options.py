@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.types.config import ENGINES
+from transis.types.ids import Service
 from transis.types.limits import MEMBERS_MAX
 
 Choice = TypeVar("Choice", bound=str)
@@ -24,6 +25,7 @@ Choice = TypeVar("Choice", bound=str)
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 SUFFIXES: Final = (".html", ".svg")
+SERVICES: Final = tuple(map(str.lower, Service.__members__))
 
 
 def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
@@ -91,6 +93,18 @@ def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
 
 def complete_engine(incomplete: str) -> list[str]:
     return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+EngineOption = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="Ordering engine.", autocompletion=complete_engine)]
+
+
+def choice(known: Sequence[str], sense: str, completion: Callable[[str], object] | None = None) -> Any:
+    """An option with these choices: its help shows them, and the shell completes them."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return typer.Option(metavar="|".join(known), help=sense, autocompletion=completion or complete)
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

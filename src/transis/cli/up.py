@@ -20,7 +20,7 @@ from rich.text import Text
 
 from transis.cli.cluster_control import ClusterControl
 from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, LocalDaemon, default_socket
-from transis.cli.options import complain, complete_engine, nodes_of, one_of, say, stdout, wrong
+from transis.cli.options import EngineOption, complain, nodes_of, one_of, say, stdout, wrong
 from transis.cli.panels import DaemonWatch, SeenView, daemon_table, view_lines, warning_lines
 from transis.types.config import ENGINES
 from transis.types.errors import ConfigError
@@ -29,24 +29,15 @@ from transis.types.paths import socket_candidates
 # --- up ---------------------------------------------------------------------------------------------------------------
 
 UP_EXAMPLES = """Examples:
-
-transis up [dim]# three daemons on loopback; Ctrl-C stops them[/dim]
-
-transis up --nodes 5 --dir ~/cluster [dim]# state, logs and settings stay there[/dim]
-
-transis up --nodes 3 --dir ~/cluster --trace [dim]# for transis audit[/dim]
-
-transis up --faults [dim]# to be broken by hand: transis kill n2, transis cut n1 from n2,n3, transis heal[/dim]
-
-transis up --engine lansis [dim]# ordered by acknowledgements, without a token[/dim]
-
-transis up --nodes 3 --exit-after 60 --json > up.jsonl &
-
+  transis up [dim]# three daemons on loopback; Ctrl-C stops them[/dim]
+  transis up --nodes 5 --dir ~/cluster [dim]# state, logs and settings stay there[/dim]
+  transis up --nodes 3 --dir ~/cluster --trace [dim]# for transis audit[/dim]
+  transis up --faults [dim]# to be broken by hand: transis kill n2, transis cut n1 from n2,n3, transis heal[/dim]
+  transis up --engine lansis [dim]# ordered by acknowledgements, without a token[/dim]
+  transis up --nodes 3 --exit-after 60 --json > up.jsonl &
 Then, in other terminals:
-
-transis recv orders
-
-transis send orders "new order"
+  transis recv orders
+  transis send orders "new order"
 """
 
 LOOK_S: Final = 0.5
@@ -69,9 +60,7 @@ def up(
     faults: Annotated[
         bool, typer.Option("--faults", help="Allow `transis kill`, `pause`, `restart`, `cut` and their kin to break it.")
     ] = False,
-    engine: Annotated[
-        str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {', '.join(ENGINES)}.")
-    ] = ENGINES[0],
+    engine: EngineOption = ENGINES[0],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per line: what starts, changes and ends.")
     ] = False,

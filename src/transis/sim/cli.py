@@ -22,8 +22,9 @@ from transis.audit.draw.spacetime import write_diagram
 from transis.cli.admin import INTERRUPTED, unable
 from transis.cli.options import (
     LAYERS_HELP,
+    EngineOption,
+    choice,
     complain,
-    complete_engine,
     counted,
     layers_of,
     local_directory,
@@ -37,7 +38,7 @@ from transis.cli.options import (
 )
 from transis.sim.defects import GROUP_DEFECTS, defects_of
 from transis.sim.picture import Drawing, picture_of
-from transis.sim.plan import TOTEM, Scenario, plan_text
+from transis.sim.plan import JUDGES, TOTEM, Scenario, plan_text
 from transis.sim.run import RunOutcome, beyond_promise
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.runs import (
@@ -45,9 +46,6 @@ from transis.sim.runs import (
     Tally,
     broken_of,
     complete_broken,
-    complete_judge,
-    complete_mode,
-    complete_order,
     jobs_of,
     note_failure,
     run,
@@ -62,6 +60,7 @@ from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, re
 from transis.sim.wire_log import WireLog
 from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
+from transis.types.config import MODES, ORDERS
 from transis.types.errors import MissingExtra, TransisError
 
 if TYPE_CHECKING:
@@ -71,28 +70,17 @@ if TYPE_CHECKING:
 # --- simulate ---------------------------------------------------------------------------------------------------------
 
 SIMULATE_EXAMPLES = """Examples:
-
-transis simulate --seed 7 [dim]# one run, in full[/dim]
-
-transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
-
-transis simulate --seed 7 --plan [dim]# and what the seed drew[/dim]
-
-transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
-
-transis simulate --seeds 0:500 --json > out.json
-
-transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave and send[/dim]
-
-transis simulate --groups --nodes 128 --seed 1
-
-transis simulate --engine lansis --seeds 0:2000
-
-transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
-
-transis simulate --engine lansis --order toto --judge evs --seed 74 [dim]# why toto is not evs[/dim]
-
-transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
+  transis simulate --seed 7 [dim]# one run, in full[/dim]
+  transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
+  transis simulate --seed 7 --plan [dim]# and what the seed drew[/dim]
+  transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
+  transis simulate --seeds 0:500 --json > out.json
+  transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave and send[/dim]
+  transis simulate --groups --nodes 128 --seed 1
+  transis simulate --engine lansis --seeds 0:2000
+  transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
+  transis simulate --engine lansis --order toto --judge evs --seed 74 [dim]# why toto is not evs[/dim]
+  transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
 """
 
 FAILURES_SHOWN_MAX: Final = 3
@@ -102,9 +90,8 @@ VIOLATED: Final = 1
 LIST: Final = "list"
 """In the place of a defect's name: which there are."""
 
-Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=complete_engine)]
-Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=complete_order)]
-Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=complete_mode)]
+Order = Annotated[str, choice(ORDERS, "How lansis orders.")]
+Mode = Annotated[str, choice(MODES, "What lansis promises.")]
 Partitions = Annotated[
     bool,
     typer.Option(
@@ -112,17 +99,19 @@ Partitions = Annotated[
     ),
 ]
 
-Judge = Annotated[
+Judge = Annotated[str, choice(JUDGES, "Judge by what is promised, or by evs, which shows runs in which toto has two orders.")]
+Broken = Annotated[
     str,
     typer.Option(
-        help="Judge by what is promised, or by evs, which shows runs in which toto has two orders.",
-        autocompletion=complete_judge,
+        metavar="DEFECT",
+        help="Run an engine with a deliberate defect; `--broken list` names them.",
+        autocompletion=complete_broken,
     ),
 ]
 
 
 def simulate(
-    engine: Engine = TOTEM.engine,
+    engine: EngineOption = TOTEM.engine,
     order: Order = TOTEM.order,
     mode: Mode = TOTEM.mode,
     partitions: Partitions = True,
@@ -143,10 +132,7 @@ def simulate(
         ),
     ] = None,
     layers: Annotated[str, typer.Option(metavar="LAYERS", help=LAYERS_HELP)] = "",
-    broken: Annotated[
-        str,
-        typer.Option(help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=complete_broken),
-    ] = "",
+    broken: Broken = "",
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Shrink the first failing run and print it as a script; --show then draws that one.")
     ] = False,
@@ -344,12 +330,9 @@ def print_failures(out: Console, tally: Tally) -> None:
 # --- sweep ------------------------------------------------------------------------------------------------------------
 
 SWEEP_EXAMPLES = """Examples:
-
-transis sweep --engine totem --seeds 0:100000 --table sweeps --master spark://host:7077
-
-transis sweep --engine totem --seeds 0:100000 --table sweeps [dim]# again: goes on where it stopped[/dim]
-
-transis sweep --engine lansis --groups --seeds 0:5000 --table sweeps --json > sweep.json
+  transis sweep --engine totem --seeds 0:100000 --table sweeps --master spark://host:7077
+  transis sweep --engine totem --seeds 0:100000 --table sweeps [dim]# again: goes on where it stopped[/dim]
+  transis sweep --engine lansis --groups --seeds 0:5000 --table sweeps --json > sweep.json
 """
 
 TIMEOUT_MAX: Final = 86_400
@@ -366,7 +349,9 @@ TimeoutOption = Annotated[
 TracesOption = Annotated[int, typer.Option(metavar="N", help="Keep the traces of up to N failed seeds, in DIR/failed.")]
 GroupsOption = Annotated[bool, typer.Option("--groups", help="With process groups and their clients.")]
 NodesOption = Annotated[int | None, typer.Option(help="Number of nodes; drawn by each seed if not given.")]
-BrokenOption = Annotated[str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=complete_broken)]
+BrokenOption = Annotated[
+    str, typer.Option(metavar="DEFECT", help="Run an engine with a deliberate defect.", autocompletion=complete_broken)
+]
 
 
 @dataclass(slots=True)
@@ -399,7 +384,7 @@ class SweepLimits(NamedTuple):
 def sweep(
     seeds: SeedsOption,
     table: TableOption,
-    engine: Engine = TOTEM.engine,
+    engine: EngineOption = TOTEM.engine,
     order: Order = TOTEM.order,
     mode: Mode = TOTEM.mode,
     partitions: Partitions = True,

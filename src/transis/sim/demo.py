@@ -18,7 +18,7 @@ from rich.console import Console
 from transis.audit.draw.spacetime import write_diagram
 from transis.audit.guarantees.property import Findings, Verdict
 from transis.cli.local_cluster import ClusterDirectory, ClusterError
-from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
+from transis.cli.options import EngineOption, complain, one_of, picture_file, say, stdout, trace_directory, wrong
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan, agreement_us, with_setting
@@ -183,18 +183,12 @@ def verdicts_of(cluster: SimulatedCluster) -> list[Verdict]:
 # --- demo -------------------------------------------------------------------------------------------------------------
 
 DEMO_EXAMPLES = """Examples:
-
-transis demo [dim]# five real daemons, about ten seconds; then the audit of their traces on Spark, about a minute[/dim]
-
-transis demo --no-audit [dim]# without the audit, for people in a hurry[/dim]
-
-transis demo --out story.svg
-
-transis demo --dir /tmp/demo [dim]# keep traces, logs and settings[/dim]
-
-transis demo --simulated [dim]# the same every time, in virtual time[/dim]
-
-transis demo --engine lansis --no-audit [dim]# ordered by acknowledgements, without a token[/dim]
+  transis demo [dim]# five real daemons, about ten seconds; then the audit of their traces on Spark, about a minute[/dim]
+  transis demo --no-audit [dim]# without the audit, for people in a hurry[/dim]
+  transis demo --out story.svg
+  transis demo --dir /tmp/demo [dim]# keep traces, logs and settings[/dim]
+  transis demo --simulated [dim]# the same every time, in virtual time[/dim]
+  transis demo --engine lansis --no-audit [dim]# ordered by acknowledgements, without a token[/dim]
 """
 
 DEFAULT_FILE: Final = Path("transis-demo.html")
@@ -207,14 +201,11 @@ def demo(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where to draw the run: FILE.html or FILE.svg; with --json, drawn only if given.",
-            show_default=str(DEFAULT_FILE),
+            help=f"Where to draw the run: FILE.html or FILE.svg; by default {DEFAULT_FILE}, with --json nowhere.",
         ),
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Five simulated nodes instead, in virtual time.")] = False,
-    engine: Annotated[
-        str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {', '.join(ENGINES)}.")
-    ] = ENGINES[0],
+    engine: EngineOption = ENGINES[0],
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),

@@ -27,7 +27,7 @@ from rich.text import Text
 from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
 from transis.cli.admin import unable
-from transis.cli.options import LAYERS_HELP, complete_engine, layers_of, one_of, picture_file, plain_table, say, stdout, wrong
+from transis.cli.options import LAYERS_HELP, choice, layers_of, one_of, picture_file, plain_table, say, stdout, wrong
 from transis.sim.cluster import show_node, show_view
 from transis.sim.defects import broken_engine
 from transis.sim.liveness import judged
@@ -240,18 +240,12 @@ class Keys:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 PLAY_EXAMPLES = """Examples:
-
-transis play [dim]# list the examples[/dim]
-
-transis play paper_close_of_business
-
-transis play paper_close_of_business --step
-
-transis play f1_safe_message_of_a_lost_sender --show f1.html
-
-transis play scenario_13_causal_chain --engine lansis
-
-transis play mine.txt --broken safe_one_rotation_early
+  transis play [dim]# list the examples[/dim]
+  transis play paper_close_of_business
+  transis play paper_close_of_business --step
+  transis play f1_safe_message_of_a_lost_sender --show f1.html
+  transis play scenario_13_causal_chain --engine lansis
+  transis play mine.txt --broken safe_one_rotation_early
 """
 DIFFERENT: Final = 1
 
@@ -265,16 +259,15 @@ def play(
         str | None,
         typer.Argument(metavar="NAME|FILE", help="Which example; without one they are listed.", autocompletion=complete_example),
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="Engine of clusters that name none: totem or lansis.", autocompletion=complete_engine)
-    ] = TOTEM.engine,
+    engine: Annotated[str, choice(ENGINES, "Engine of clusters that name none.")] = TOTEM.engine,
     step: Annotated[bool, typer.Option("--step", help="Stop after each block: next, back or quit.")] = False,
     show: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the last cluster as a space-time diagram: FILE.html or FILE.svg.")
     ] = None,
     layers: Annotated[str, typer.Option(metavar="LAYERS", help=LAYERS_HELP)] = "",
     broken: Annotated[
-        str, typer.Option(help="Play it with a deliberate defect of the engine.", autocompletion=complete_broken)
+        str,
+        typer.Option(metavar="DEFECT", help="Play it with a deliberate defect of the engine.", autocompletion=complete_broken),
     ] = "",
 ) -> None:
     """Play a worked example: a small simulated cluster, what is done to it, and what comes out.

@@ -96,18 +96,6 @@ def broken_of(name: str, scenario: Scenario) -> str:
     return one_of("--broken", name, tuple(known)) if name else name
 
 
-def complete_order(incomplete: str) -> list[str]:
-    return [name for name in ORDERS if name.startswith(incomplete)]
-
-
-def complete_mode(incomplete: str) -> list[str]:
-    return [name for name in MODES if name.startswith(incomplete)]
-
-
-def complete_judge(incomplete: str) -> list[str]:
-    return [name for name in JUDGES if name.startswith(incomplete)]
-
-
 def complete_broken(incomplete: str) -> list[tuple[str, str]]:
     return [(name, defect.why) for name, defect in DEFECTS.items() if name.startswith(incomplete)]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from transis.cli.admin import unable
-from transis.cli.options import plain_table, printable, say, stdout
+from transis.cli.options import choice, plain_table, printable, say, stdout
 from transis.spark.lineage import POLICIES, policy_of
 from transis.types.errors import TransisError, UsageError
 
@@ -18,14 +18,10 @@ if TYPE_CHECKING:
     from transis.spark.reconcile import ListedRows, Reconciled
 
 RECONCILE_EXAMPLES = """Examples:
-
-transis reconcile /data/archive --group orders [dim]# what is there, what is missing, who parted[/dim]
-
-transis reconcile /data/archive --group seats --key flight=$.flight --key seat=$.seat
-
-transis reconcile /data/archive --group seats --policy larger --out tables/ [dim]# one history, as Parquet[/dim]
-
-transis reconcile /data/archive --json | jq .partings
+  transis reconcile /data/archive --group orders [dim]# what is there, what is missing, who parted[/dim]
+  transis reconcile /data/archive --group seats --key flight=$.flight --key seat=$.seat
+  transis reconcile /data/archive --group seats --policy larger --out tables/ [dim]# one history, as Parquet[/dim]
+  transis reconcile /data/archive --json | jq .partings
 """
 
 ROWS_SHOWN = 20
@@ -38,7 +34,7 @@ UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on 
 
 def reconcile(
     archive: Annotated[str, typer.Argument(metavar="DIR", help="Where `transis archive --to` wrote.")],
-    group: Annotated[str | None, typer.Option(help="The group; needed if the archive has several.")] = None,
+    group: Annotated[str | None, typer.Option(metavar="NAME", help="The group; needed if the archive has several.")] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,8 +44,7 @@ def reconcile(
         ),
     ] = None,
     policy: Annotated[
-        str | None,
-        typer.Option(help=f"Which side comes first in `merged` of --out: {', '.join(POLICIES)} (default {POLICIES[0]})."),
+        str | None, choice(POLICIES, f"Which side comes first in `merged` of --out (default {POLICIES[0]}).")
     ] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the tables there, as Parquet.")] = None,
     master: MasterOption = None,
