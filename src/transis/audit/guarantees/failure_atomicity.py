@@ -71,7 +71,7 @@ def _departure(stay: Stay, here: ViewId) -> tuple[NodeId, int]:
     return (stay.node, stay.following.conf.lseq)
 
 
-PAIRS: Final = """
+STEPS: Final = """
     with step as (
         select run, ring, node, node_name, stay_no, stay_rank, whole, 0 as phase, ring as here, ring_name as here_name,
                trans as there, trans_name as there_name, trans_lseq as departure
@@ -84,19 +84,18 @@ PAIRS: Final = """
         select *, first(struct(node, node_name, stay_no, whole, departure)) over same as one, row_number() over same as nth
         from step window same as (partition by ring, here, there order by stay_rank)
     )
+    select * from pair where nth > 1
 """
 """Everybody who took a step, beside the first who did; what both delivered below the tail is equal."""
 
-SQL: Final = (
-    PAIRS
-    + """
-    , side as (
+SQL: Final = """
+    with side as (
         select *, one.node as has, one.node_name as has_name, one.stay_no as has_stay_no,
                node as lacks, node_name as lacks_name, stay_no as lacks_stay_no, departure as left_by
-        from pair where nth > 1 and whole and one.whole
+        from {steps} where whole and one.whole
         union all
         select *, node, node_name, stay_no, one.node, one.node_name, one.stay_no, one.departure
-        from pair where nth > 1 and whole and one.whole
+        from {steps} where whole and one.whole
     )
     select /*+ broadcast(s) */ s.run, s.ring, s.node_name as one, s.one.node_name as other, s.here_name as here,
            s.there_name as there, s.has_name as has, s.lacks_name as lacks, m.message,
@@ -107,14 +106,6 @@ SQL: Final = (
     left anti join {everything} o on o.node = s.lacks and o.stay_no = s.lacks_stay_no and o.phase = s.phase
                                   and o.process = m.process and o.counter = m.counter
 """
-)
-
-COUNTS: Final = (
-    PAIRS
-    + """
-    select run, ring, int(whole and one.whole) as checked, int(not (whole and one.whole)) as pending from pair where nth > 1
-"""
-)
 
 FAILURE_ATOMICITY: Final = Property(
     name="failure_atomicity_4",
@@ -129,7 +120,8 @@ FAILURE_ATOMICITY: Final = Property(
     reads=Reads.ORDER,
     check=check_failure_atomicity,
     sql=SQL,
-    counts=COUNTS,
+    counts="select run, ring, int(whole and one.whole) as checked, int(not (whole and one.whole)) as pending from {steps}",
+    shared={"steps": STEPS},
     examples=(
         kept("a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} d1 T6{a,b} R8{a,b}"),
         kept("a: R4{a,b,c} s1 d1 T6{a} R8{a} / b: R4{a,b,c} T6{b,c} R8{b,c} / c: R4{a,b,c} T6{b,c} R8{b,c}"),

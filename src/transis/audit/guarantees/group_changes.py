@@ -211,24 +211,20 @@ LOSSES: Final = """
         select * except (loss_no), explode(sequence(losses_before + 1, losses_until)) as loss_no
         from placed
         where losses_until > losses_before
-    ), lost as (
-        select * from numbered join losses using (node, loss_no)
-        where last_until > loss_lseq and size(array_except(member_nodes, loss_members)) > 0
     )
+    select * from numbered join losses using (node, loss_no)
+    where last_until > loss_lseq and size(array_except(member_nodes, loss_members)) > 0
 """
 """Views of groups, once for each transitional configuration that lost members of them while they were in force and somebody here
 was in them. `due_lseq` is the event by which the group must have been shown the loss, because the order goes on there; at the end
 of a trace this is due only if the run came to rest."""
 
-UNTOLD: Final = (
-    LOSSES
-    + """
+UNTOLD: Final = """
     select run, 'untold' as kind, node_name as node, loss_name as configuration, label as view, name as group,
            array(node) as nodes, array(loss) as views, array(array(node, loss_lseq)) as witness, loss_lseq as position
-    from lost
+    from {losses}
     where last_until >= due_lseq and (next_lseq is null or next_lseq >= due_lseq)
 """
-)
 
 GROUP_CHANGES: Final = Property(
     name="group_one_view_per_change",
@@ -252,7 +248,8 @@ GROUP_CHANGES: Final = Property(
     reads=Reads.GROUPS,
     check=check_group_changes,
     sql=f"{WRONG_VIEWS};{UNTOLD}",
-    counts=LOSSES + "select run, 1 as checked from {changes} union all select run, 1 from lost",
+    counts="select run, 1 as checked from {changes} union all select run, 1 from {losses}",
+    shared={"losses": LOSSES},
     examples=(
         kept("a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1} R8{a} / b: R4{a,b} c1 Vg2{a#1,b#1} x"),
         kept("a: R4{a,b} c1 Vg1{a#1} T6{a} R8{a} / b: R4{a,b} x"),

@@ -280,20 +280,17 @@ WAYS: Final = """
                row_number() over (partition by group_view, end_view order by process_order, lseq) as nth
         from stretches join (select process, process_name, process_order from {people}) using (process)
         where end_lseq < least(coalesce(left_lseq, end_lseq + 1), coalesce(gap_lseq, end_lseq + 1))
-    ), ways as (
-        select * from numbered where company > 1
     )
+    select * from numbered where company > 1
 """
 """Ways from one view of a group that a process was shown to its next, without a leave or a gap between; only ways that several
 processes went, numbered in order of processes."""
 
-SYNCHRONY_SQL: Final = (
-    WAYS
-    + """
-    , marked as (
+SYNCHRONY_SQL: Final = """
+    with marked as (
         select process, group, lseq, null as run_lseq, null as sender, null as first, null as count,
                struct(lseq, end_lseq) as stretch
-        from ways
+        from {ways}
         union all
         select process, explode(groups) as group, lseq, run_lseq, sender, first, count, null from {got} where is_ordered
     ), placed as (
@@ -310,16 +307,14 @@ SYNCHRONY_SQL: Final = (
         from messages
         group by process, group, start_lseq
     ), beside as (
-        select ways.*, coalesce(digest, 0) as digest,
+        select w.*, coalesce(digest, 0) as digest,
                first(struct(node, process, process_name, lseq, end_lseq, coalesce(digest, 0) as digest)) over way as known
-        from ways left join digests using (process, group, lseq)
+        from {ways} w left join digests using (process, group, lseq)
         window way as (partition by group_view, end_view order by nth)
-    ), pairs as (
-        select * from beside where digest <> known.digest
     ), sides as (
-        select group_view, end_view, nth, true as is_known, known.process as process, group, known.lseq as start_lseq from pairs
-        union all
-        select group_view, end_view, nth, false, process, group, lseq from pairs
+        select group_view, end_view, nth, group, struct(*) as pair,
+               stack(2, true, known.process, known.lseq, false, process, lseq) as (is_known, process, start_lseq)
+        from beside where digest <> known.digest
     ), runs as (
         select *, coalesce(sum(count) over (
             partition by group_view, end_view, nth, is_known order by rank rows between unbounded preceding and 1 preceding
@@ -328,7 +323,7 @@ SYNCHRONY_SQL: Final = (
     ), single as (
         select *, explode(sequence(0, count - 1)) as i from runs
     ), by_message as (
-        select group_view, end_view, nth, sender, first + i as counter,
+        select group_view, end_view, nth, any_value(pair) as pair, sender, first + i as counter,
                sort_array(collect_list(if(is_known, start + i, null))) as here,
                sort_array(collect_list(if(is_known, null, start + i))) as there
         from single
@@ -339,7 +334,7 @@ SYNCHRONY_SQL: Final = (
         from by_message
         window way as (partition by group_view, end_view, nth)
     ), told as (
-        select group_view, end_view, nth, array_sort(collect_list(struct(
+        select any_value(pair) as pair, array_sort(collect_list(struct(
                    if(one_sided, counter, get(here, 0)) as at, process_order, sender, counter, size(here) > 0 as is_known,
                    concat(process_name, ':', counter) as message
                ))) as apart
@@ -353,9 +348,8 @@ SYNCHRONY_SQL: Final = (
            array(known.node, node) as nodes, array(view) as views,
            transform(apart, one -> array(one.sender, one.counter)) as messages,
            array(array(known.node, known.end_lseq), array(node, end_lseq)) as witness, end_lseq as position
-    from told join pairs using (group_view, end_view, nth)
+    from (select pair.*, apart from told)
 """
-)
 """One number stands for what a process got between two views: its runs, each hashed with its rank. Messages are looked at only
 where the numbers of two processes differ: those that only one got or, if there are none, those that they got in different
 orders."""
@@ -372,7 +366,8 @@ GROUP_VIRTUAL_SYNCHRONY: Final = Property(
     reads=Reads.GROUPS,
     check=check_group_synchrony,
     sql=SYNCHRONY_SQL,
-    counts=WAYS + "select run, 1 as checked from ways where nth > 1",
+    counts="select run, 1 as checked from {ways} where nth > 1",
+    shared={"ways": WAYS},
     examples=(
         kept(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s3@g d3 h3>1 T6{a,b} Vg0{a#1,b#1} R8{a,b} / "

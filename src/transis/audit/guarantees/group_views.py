@@ -159,33 +159,27 @@ def _names(change: Change) -> frozenset[str]:
 
 
 FLAGGED: Final = """
-    with flagged as (
-        select *, first(struct(node, lseq, label, name, primary)) over of_configuration as known,
-               row_number() over of_configuration as nth
-        from {changes}
-        where primary is not null and own is not null
-        window of_configuration as (partition by view order by node_order, lseq)
-    )
+    select run, node, lseq, label, name, view, primary, own.members,
+           first(struct(node, lseq, label, name, primary)) over of_configuration as known,
+           row_number() over of_configuration as nth
+    from {changes}
+    where primary is not null and own is not null
+    window of_configuration as (partition by view order by node_order, lseq)
 """
 """Each view that says whether it is primary, beside the first that stands in the same configuration."""
 
-IN_DOUBT: Final = (
-    FLAGGED
-    + """
+IN_DOUBT: Final = """
     select run, 'in doubt' as kind, known.label as known_view, known.name as known_group,
            initcap(string(known.primary)) as known_flag, label as view, name as group, initcap(string(primary)) as flag,
            array(known.node, node) as nodes, array(view) as views,
            array(array(known.node, known.lseq), array(node, lseq)) as witness, lseq as position
-    from flagged
+    from {flagged}
     where primary <> known.primary
 """
-)
 
-TWO_PRIMARIES: Final = (
-    FLAGGED
-    + """
-    , members as (
-        select run, node, lseq, view, explode(own.members) as member from flagged where nth = 1 and primary
+TWO_PRIMARIES: Final = """
+    with members as (
+        select run, node, lseq, view, explode(members) as member from {flagged} where nth = 1 and primary
     ), named as (
         select m.run, m.node, m.lseq, m.view, sort_array(collect_set(n.name)) as names
         from members m join {node_names} n on n.node = m.member
@@ -200,7 +194,6 @@ TWO_PRIMARIES: Final = (
            array(array(l.first.node, l.first.lseq), array(r.first.node, r.first.lseq)) as witness
     from sets l join sets r on r.run = l.run and l.names < r.names and not arrays_overlap(l.names, r.names)
 """
-)
 """Sets of names are few, however many configurations have them: they are compared, and the first of each is reported."""
 
 GROUP_PRIMARY: Final = Property(
@@ -217,7 +210,8 @@ GROUP_PRIMARY: Final = Property(
     reads=Reads.GROUPS,
     check=check_group_primary,
     sql=f"{IN_DOUBT};{TWO_PRIMARIES}",
-    counts="select run, 1 as checked from {changes} where primary is not null and own is not null",
+    counts="select run, 1 as checked from {flagged}",
+    shared={"flagged": FLAGGED},
     examples=(
         kept("a: R4{a,b} c1 Vg1{a#1}!yes T6{a} Vg0{a#1}!no R8{a} / b: R4{a,b} T6{b} R10{b} c1 Vg1{b#1}!no"),
         kept("a: R4{a,b} c1 Vg1{a#1}!yes T6{a} R8{a} / b: R4{a,b} T6{b} R10{b,c} c1 Vg1{b#1}!yes / c: R1{c} T7{c} R10@b{b,c}"),

@@ -61,11 +61,11 @@ SUCCESSORS: Final = """
         select *, lag(struct(node, node_name, end_lseq, end_us)) over same_name as earlier
         from life window same_name as (partition by run, name order by time_us, incarnation, boot)
     )
+    select * from successor where earlier is not null
 """
 """Lives of one name in order of their first configurations, each with the one before it."""
 
-SQL: Final = (
-    """
+SQL: Final = """
     with member as (
         select distinct c.view, c.digest, n.name, n.incarnation, n.boot, n.node_name
         from (select view, digest, explode(members) as node from {confs}) c join {node_names} n on c.node = n.node
@@ -79,20 +79,16 @@ SQL: Final = (
            array(c.node) as nodes, array(c.view) as views, array(array(c.node, c.lseq)) as witness
     from {confs} c join twice t on c.view = t.view and c.digest = t.digest
     ;
-"""
-    + SUCCESSORS
-    + """
     select if(s.earlier.end_us is null, 'alive', 'ended later') as kind, s.run, s.node_name as node, s.view_name as view,
            s.time_us as time, s.earlier.node_name as earlier, s.earlier.end_us as ended,
            array(s.earlier.node, s.node) as nodes, array(s.view) as views,
            array(array(s.earlier.node, coalesce(s.earlier.end_lseq, l.last_event)), array(s.node, s.lseq)) as witness,
            s.earlier.end_us is null and not r.closed and l.last_us <= s.time_us as is_pending
-    from successor s join {runs} r on s.run = r.run
+    from {successors} s join {runs} r on s.run = r.run
     join (select node, max(last_lseq) as last_event, max(last_us) as last_us from {segments} group by node) l
     on s.earlier.node = l.node
     where s.earlier.end_us is null or s.earlier.end_us > s.time_us
 """
-)
 
 INCARNATIONS: Final = Property(
     name="incarnations_never_overlap",
@@ -109,9 +105,8 @@ INCARNATIONS: Final = Property(
     reads=Reads.VIEWS,
     check=check_incarnations,
     sql=SQL,
-    counts="select run, 1 as checked from {confs}\n;\n"
-    + SUCCESSORS
-    + "select run, 1 as checked from successor where earlier is not null",
+    counts="select run, 1 as checked from {confs} union all select run, 1 from {successors}",
+    shared={"successors": SUCCESSORS},
     examples=(
         kept("a: R4{a} x / a2: +100 R5{a2}"),
         kept("a: R4{a} +900 x / a2: +100 f(copied state directory) R5{a2}"),

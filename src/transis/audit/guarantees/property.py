@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from string import Formatter
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -97,6 +97,8 @@ class Property(Generic[History]):
     counts: str
     """How much there was to check, as one or several queries: rows of `run`, `checked` and, if known, `ring`, which are added up;
     `pending` counts what cannot be judged yet and is no row of `sql`."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Queries that several of `sql` and `counts` read, by the names that they have there in braces: each is laid out once."""
     paper: str = ""
     """The source of the predicate."""
     promised_in: frozenset[str] = frozenset(MODES)

@@ -235,22 +235,19 @@ FIRST_SAFE: Final = """
                row_number() over (partition by ring order by m.stay_rank) as nth
         from member m join safe s on m.node = s.node and m.stay_no = s.stay_no
     )
+    select * from deliverer where nth = 1
 """
 """In each ring the first stay, in order of node ids, that delivered a safe message, and its first one. Members are those that the
 first stay of the ring names."""
 
-SQL_SAFE_INSTALLED: Final = (
-    FIRST_SAFE
-    + """
+SQL_SAFE_INSTALLED: Final = """
     select d.run, d.ring, d.node_name as node, concat(p.process_name, ':', d.message.first) as message, d.ring_name as view,
            n.node_name as member, array(d.node, a.node) as nodes, array(d.ring) as views,
            array(array(d.message.process, d.message.first)) as messages, array(array(d.node, d.lseq)) as witness,
            a.duty = 'pending' as is_pending
-    from deliverer d join {absent} a on d.ring = a.ring join {node_names} n on a.node = n.node
+    from {first_safe} d join {absent} a on d.ring = a.ring join {node_names} n on a.node = n.node
     join {process_names} p on d.message.process = p.process
-    where d.nth = 1
 """
-)
 
 SAFE_INSTALLED: Final = Property(
     name="safe_7_2",
@@ -264,7 +261,8 @@ SAFE_INSTALLED: Final = Property(
     reads=Reads.VIEWS,
     check=check_safe_installed,
     sql=SQL_SAFE_INSTALLED,
-    counts=FIRST_SAFE + "select run, ring, size(of_ring) as checked from deliverer where nth = 1",
+    counts="select run, ring, size(of_ring) as checked from {first_safe}",
+    shared={"first_safe": FIRST_SAFE},
     examples=(
         kept("a: R4{a,b} s1! d1 / b: R4{a,b} x"),
         breaks(

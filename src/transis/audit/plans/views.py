@@ -17,7 +17,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.audit.guarantees.property import fields_of, statements
+from transis.audit.guarantees import PROPERTIES
+from transis.audit.guarantees.property import Reads, fields_of, statements
 from transis.audit.plans.causal_apart import no_apart
 from transis.audit.plans.clients import ClientTables
 from transis.audit.plans.cycles import cycles
@@ -71,6 +72,14 @@ class Views(Mapping[str, DataFrame]):
         """Tables that are attributes."""
         both = {name: name for name in names} | renamed
         self._made |= {name: partial(getattr, source, attribute) for name, attribute in both.items()}
+
+    def add_shared(self, reads: Reads, settle: Settle) -> None:
+        """What several queries of a property read."""
+        of_all = [one.shared for one in PROPERTIES.values() if one.reads is reads]
+        self._made |= {name: partial(self._settled, sql, settle) for shared in of_all for name, sql in shared.items()}
+
+    def _settled(self, sql: str, settle: Settle) -> DataFrame:
+        return settle(self.query(sql))
 
     def add_made(self, **made: Made) -> None:
         self._made |= made
@@ -133,6 +142,7 @@ BASICS: Final = """
 def views_of(laid: HistoryTables, settle: Settle) -> Views:
     """For properties of views."""
     views = Views(laid.runs.sparkSession, {kind: partial(laid.tables.__getitem__, kind) for kind in KINDS})
+    views.add_shared(Reads.VIEWS, settle)
     views.add(laid, "runs", "lives", "confs", "stays", "gaps", "deliveries", "sends")
     views.add(laid, "node_names", "process_names", "view_names")
     views.add_queries({"node_maps": NODE_MAPS, "senders": SENDERS, "phases": PHASES, "basics_unsent": BASICS})
@@ -156,6 +166,7 @@ def rings_of(laid: HistoryTables) -> DataFrame:
 def views_of_order(ordered: OrderedHistory, settle: Settle) -> Views:
     """For properties of the order: `stays` tell more."""
     views = views_of(ordered.laid, settle)
+    views.add_shared(Reads.ORDER, settle)
     views.add(ordered, "pairs", "rings", "stays", "tail", "everything", "stretches", "sent", "absent", "origins")
     views.add_queries({"claims_of_tail": CLAIMS})
     views.add_made(claims=lambda: settle(views["claims_of_tail"]), cycles=lambda: cycles(ordered, views.query, settle))
@@ -167,6 +178,7 @@ def views_of_order(ordered: OrderedHistory, settle: Settle) -> Views:
 def views_of_clients(clients: ClientTables, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)
+    views.add_shared(Reads.GROUPS, settle)
     views.add(clients, "people", "changes", "seats", "handed", "got", client_lives="lives")
     views.add(Recipients(clients), "heard", "doubtful_runs", "waited_runs")
     views.add_made(group_view_names=lambda: clients.laid.tables.names("group_view_names"))
