@@ -62,7 +62,11 @@ def test_a_token_that_forgot_what_i_sent_is_no_token_of_mine() -> None:
     ring = table.form("ab").tag
     table.submit("b", Service.AGREED, "kept")
     table.run_until(lambda: table.texts("b") == ["kept"])
-    _unmoved(table, "b", _token(ring, sender=0, target=1, seq=0))
+    forgetful = _token(ring, sender=0, target=1, seq=0)
+    (told,) = table.hand("b", forgetful)
+    assert isinstance(told, Note)
+    assert told.what == "impossible token"
+    _unmoved(table, "b", forgetful)
 
 
 def test_duplicated_tokens_change_nothing_but_their_count() -> None:

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.hand import cut_off, node_id
-from tests.totem.hand import Table, config, in_commit
+from tests.totem.hand import Table, config, in_commit, is_token
 from transis.engine.base import Packet
 from transis.node.node import Node
-from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Row, Token, Wake
+from transis.totem.packets import FCC_MAX, NOBODY, Commit, CommitEntry, Join, Row, Token, Wake
 from transis.totem.states import State
-from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.limits import RING_SEQ_MAX
-from transis.types.outputs import Persist
+from transis.types.outputs import Deliver, Persist
 from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, config_digest
@@ -136,7 +136,7 @@ def test_a_token_held_back_by_a_rank_that_does_not_exist() -> None:
     for turn in range(100):
         table.now += 5_000
         token = _next_token(table, seq=5, aru_id=100)
-        table.hand("b", replace(token, token_seq=token.token_seq + turn))
+        table.hand("b", replace(token, token_seq=token.token_seq + 2 * turn))
 
 
 def test_a_token_whose_sequence_jumps() -> None:
@@ -144,7 +144,111 @@ def test_a_token_whose_sequence_jumps() -> None:
     table.form("ab")
     for turn in range(3):
         token = _next_token(table, seq=1 << 40)
-        table.hand("b", replace(token, token_seq=token.token_seq + turn))
+        table.hand("b", replace(token, token_seq=token.token_seq + 2 * turn))
+
+
+def _held_by_a() -> tuple[Table, RingId]:
+    """An idle ring of two that has sent something; `a` holds the token."""
+    table = Table("ab")
+    table.form("ab")
+    table.submit("a", Service.SAFE, "one")
+    table.submit("b", Service.SAFE, "two")
+    table.run_until(lambda: table.texts("a") == table.texts("b") and len(table.texts("a")) == 2)
+    table.run_until(lambda: table.is_still)
+    return table, table["a"].engine.ring_id
+
+
+def _token_for_b(table: Table, **claims: int) -> Token:
+    """The one that `b` waits for, with some fields falsified."""
+    passed = [journey.packet for journey in table.journeys if isinstance(journey.packet, Token) and journey.target == "b"]
+    return replace(passed[-1], token_seq=passed[-1].token_seq + 2, rtr=[], **claims)  # type: ignore[arg-type]
+
+
+def test_no_number_is_given_out_again() -> None:
+    """The token says that nothing was sent yet. Who believes it numbers its message like an old one, which all have: nobody would
+    take the message, and its sender would wait for its own receipt for ever."""
+    table, _ = _held_by_a()
+    table.submit("b", Service.AGREED, "three")
+    table.hand("b", _token_for_b(table, seq=0, aru=0))
+    assert table["b"].notes("impossible token")
+    table.run_until(lambda: all("three" in table.texts(name) for name in "ab"))
+
+
+def test_who_holds_the_token_while_its_numbers_are_given_away_lets_the_ring_go() -> None:
+    table, ring = _held_by_a()
+    last = table["a"].of(Deliver)[-1]
+    assert isinstance(last, Deliver)
+    header = DataHeader(DatagramClass.ORDERED, ring.tag, 1, last.burst.last_seq + 1, 0, 1, 1, 0, True, False)
+    table.hand("a", Burst(header, [encode_data(header, b"")]))
+    table.submit("a", Service.SAFE, "three")
+    table.run_until(lambda: all("three" in table.texts(name) for name in "ab"))
+    assert table["a"].notes("impossible token")
+
+
+def test_nobody_tells_me_anything_new_in_my_own_name() -> None:
+    table, ring = _held_by_a()
+    header = DataHeader(DatagramClass.ORDERED, ring.tag, 0, 3, 0, 1, 1, 0, True, False)
+    assert table.hand("a", Burst(header, [encode_data(header, b"")])) == []
+    table.submit("a", Service.SAFE, "three")
+    table.run_until(lambda: all("three" in table.texts(name) for name in "ab"))
+    assert not table["a"].notes("impossible token")
+
+
+def test_a_number_that_two_members_used_is_told_once() -> None:
+    table, ring = _held_by_a()
+    header = DataHeader(DatagramClass.ORDERED, ring.tag, 1, 3, 0, 1, 1, 0, True, False)
+    table.drops.append(is_token)
+    table.submit("a", Service.AGREED, "three")
+    table.run_until(lambda: "three" in table.texts("a"))
+    for _ in range(2):
+        table.hand("a", Burst(header, [encode_data(header, b"")]))
+    (note,) = table["a"].notes("number used twice")
+    assert dict(note.detail) == {"seq": 3, "kept": str(node_id("a")), "dropped": str(node_id("b"))}
+
+
+@pytest.mark.parametrize(("claim", "most"), [("fcc", FCC_MAX), ("backlog", COUNTER_MAX)])
+def test_shares_that_are_added_to_the_largest_claim_can_still_be_read(claim: str, most: int) -> None:
+    """What `b` forwards is read by an honest decoder: tests/engine/hand.py asserts it."""
+    table, _ = _held_by_a()
+    large = "three" * 240
+    table.submit("b", Service.AGREED, *(large,) * 200)
+    table.hand("b", _token_for_b(table, **{claim: most}))
+    table.run_until(lambda: table.texts("a").count(large) == 200)
+
+
+def test_a_token_that_has_skipped_hops() -> None:
+    """Up to where counters end, the next one would be read by nobody."""
+    table, _ = _held_by_a()
+    table.hand("b", replace(_token_for_b(table), token_seq=COUNTER_MAX))
+    table.run_until(lambda: table.all_in("ab"))
+
+
+def test_a_second_rotation_in_another_order() -> None:
+    table, commit = in_commit("abc")
+    table.hand("b", commit._replace(entries=(*commit.entries, commit.entries[0]._replace(node=node_id("x")))))
+    assert table["b"].engine.state is State.COMMIT
+
+
+def test_nobody_comes_from_my_ring_who_was_not_in_it() -> None:
+    """x would be in my transitional view, and its gaps would be mine."""
+    table = Table("abx")
+    mine = table.form("ab")
+    known = len(table.journeys)
+    table.drops.append(
+        lambda journey: isinstance(journey.packet, Commit) and journey.packet.rotation == 2 and journey.target == "b"
+    )
+
+    def second() -> list[Commit]:
+        packets = [journey.packet for journey in table.journeys[known:]]
+        return [packet for packet in packets if isinstance(packet, Commit) and packet.rotation == 2]
+
+    table.start("x")
+    table.run_until(lambda: bool(second()))
+    commit = second()[0]
+    table.hand("b", commit._replace(entries=tuple(entry._replace(old_ring=mine) for entry in commit.entries)))
+    assert table["b"].engine.state is State.COMMIT
+    table.hand("b", commit)
+    assert table["b"].engine.state is State.RECOVERY
 
 
 def test_an_honest_second_rotation_is_taken() -> None:

@@ -86,7 +86,7 @@ def test_a_request_for_what_is_safe_is_answered_by_silence() -> None:
     table.drops.append(is_token)
     table.run_until(lambda: table.is_still)
     last = [journey.packet for journey in table.journeys if isinstance(journey.packet, Token)][-1]
-    asking = replace(last, ring=ring, sender=1, target=0, token_seq=last.token_seq + 2, rtr=[(1, 1)])
+    asking = replace(last, ring=ring, sender=1, target=0, token_seq=last.token_seq + 1 - last.sender, rtr=[(1, 1)])
     known = len(table.journeys)
     table.submit("a", Service.AGREED, "new")
     table.hand("a", asking)

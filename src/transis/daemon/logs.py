@@ -32,6 +32,9 @@ STRANGERS_MAX: Final = 256
 SHOWN_NOTES: Final = {
     "failed to receive": "{accused} does not receive what is sent (it has everything up to {aru} of {seq}), and is left out",
     "blamed": "{node} is left out: every ring with it failed to form",
+    "impossible token": "a token from {node} is ignored: {why}; {node} or a member before it in the ring breaks the protocol",
+    "number used twice": "two members sent under one number of the order ({seq}): this node keeps what {kept} sent and drops "
+    "what {dropped} sent, and other members may do the opposite; some member breaks the protocol",
     "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
     "rejected": "a datagram was rejected ({field}): {why}; more of this kind are counted and logged once a minute",
 }

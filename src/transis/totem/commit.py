@@ -63,7 +63,7 @@ class CommitRotation:
         core = self._core
         if commit.ring.seq <= core.ring_seq or not core.is_in_reach(commit.ring.seq):
             return
-        if commit.entries[commit.target].node != core.me:
+        if commit.entries[commit.target].node != core.me or commit.ring.rep != min(self._gather.proposal):
             return
         if frozenset(entry.node for entry in commit.entries) != self._gather.proposal:
             return
@@ -87,7 +87,7 @@ class CommitRotation:
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
             return
-        if self._is_complete(commit):
+        if self._is_complete(commit, ring):
             self._recover(commit._replace(rotation=2, token_seq=commit.token_seq + 1))
 
     # --- second rotation --------------------------------------------------------------------------------------------
@@ -96,12 +96,21 @@ class CommitRotation:
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or commit.target != ring.rank or ring.i_represent:
             return
-        if self._is_complete(commit):
+        if self._is_complete(commit, ring):
             self._recover(commit)
 
-    def _is_complete(self, commit: Commit) -> bool:
-        """Every member has written its entry, and mine is as I wrote it."""
-        return self._my_entry in commit.entries and all(entry.filled and entry.old_ring is not None for entry in commit.entries)
+    def _is_complete(self, commit: Commit, ring: Ring) -> bool:
+        """Every member has written its entry, in the order in which the token goes round, and mine is as I wrote it."""
+        if tuple(entry.node for entry in commit.entries) != ring.members or self._my_entry not in commit.entries:
+            return False
+        return all(entry.filled and self._may_come(entry, ring) for entry in commit.entries)
+
+    def _may_come(self, entry: CommitEntry, ring: Ring) -> bool:
+        """From a ring before this one; and nobody comes from mine who was not in it."""
+        old = self._core.ring
+        if entry.old_ring is None or entry.old_ring.seq >= ring.id.seq:
+            return False
+        return entry.old_ring != old.id or entry.node in old.member_set
 
     def _recover(self, commit: Commit) -> None:
         self._learn_addresses(commit)

@@ -387,5 +387,5 @@ class Gather:
     def old_data_in_gather(self, burst: Burst) -> None:
         """Until my commit entry is written, data of the old ring is still accepted and delivered eagerly (W12)."""
         core = self._core
-        if self._delivery.accept(core.ring, burst, installed=True):
+        if self._delivery.receive(core.ring, burst, installed=True):
             self._delivery.eager(core.ring)

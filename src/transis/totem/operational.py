@@ -48,7 +48,7 @@ class OperationalRing:
         ring = self._core.ring
         self._core.observe(burst.header.timestamp)
         self._passing.evidence(burst.last_seq)
-        if self._delivery.accept(ring, burst, installed=True):
+        if self._delivery.receive(ring, burst, installed=True):
             self._delivery.eager(ring)
 
     def token_in_operational(self, token: Token) -> None:
@@ -85,6 +85,9 @@ class OperationalRing:
             ring.token_seq = token.token_seq
             ring.token_at = self._core.now
             self._core.timeouts.saw_rotation(0)
+        if not self._visit.is_true(ring, token):
+            self._gather.token_lost()  # While I held it, somebody gave its next numbers away.
+            return
         self._run_visit(token)
 
     def _run_visit(self, token: Token) -> None:

@@ -40,6 +40,7 @@ from transis.wire.control import (
 KIND_TOKEN: Final = 2
 NOBODY: Final = 0xFFFF
 """The aru_id of a token whose aru nobody has lowered."""
+FCC_MAX: Final = (1 << 31) - 1
 
 _TOKEN: Final = struct.Struct(">BBHHQQQIQQHIQQB")
 """Big-endian: kind u8 | flags u8 (bit 0 retrans_flg) | sender u16 | target u16 | ring sequence u64 | ring boot u64
@@ -98,7 +99,7 @@ def decode_token(body: bytes) -> Token | Rejection:
         return Rejection("kind", f"kind {kind} with flags {flags:#04x} is not a token")
     if sender >= MEMBERS_MAX or target >= MEMBERS_MAX or (aru_id >= MEMBERS_MAX and aru_id != NOBODY):
         return Rejection("rank", f"sender {sender}, target {target}, aru_id {aru_id}")
-    if max(ring_seq, token_seq, seq, backlog, timestamp) > COUNTER_MAX or fcc >= 1 << 31:
+    if max(ring_seq, token_seq, seq, backlog, timestamp) > COUNTER_MAX or fcc > FCC_MAX:
         return Rejection("counter", "a counter beyond anything a ring reaches")
     if aru > seq:
         return Rejection("aru", f"aru {aru} is beyond seq {seq}")

@@ -131,7 +131,7 @@ class Recovery:
         assert ring is not None
         self._core.observe(burst.header.timestamp)
         self._passing.evidence(burst.last_seq)
-        for fresh in self._delivery.accept(ring, burst, installed=False):
+        for fresh in self._delivery.receive(ring, burst, installed=False):
             if fresh.encapsulated:
                 self._recovered(fresh)
 
@@ -140,7 +140,7 @@ class Recovery:
         bursts, _ = decapsulate(burst)
         for inner in bursts:
             if inner.ring == old.tag and inner.sender < len(old.members) and not inner.encapsulated:
-                self._delivery.accept(old, inner, installed=False)
+                self._delivery.receive(old, inner, installed=False)
                 self._queue.sent_by_other(inner)
 
     def token_in_recovery(self, token: Token) -> None:

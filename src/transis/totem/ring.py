@@ -125,6 +125,9 @@ class Ring:
         self.aru_still_since = 0
         self.idle_visits = 0
         self.forwarded_idle = False
+        self.has_refused_token = False
+        self.has_told_clash = False
+        """What cannot be on this ring was told to an operator: once is enough."""
 
     @property
     def view_id(self) -> ViewId:
@@ -211,10 +214,29 @@ class RingDelivery:
     def __init__(self, core: TotemCore) -> None:
         self._core = core
 
+    def receive(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
+        """Data from the network. What I sent I hold already: nobody tells me anything new in my own name."""
+        if burst.sender == ring.rank or burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
+            return []
+        fresh = self.accept(ring, burst, installed=installed)
+        if not fresh or fresh[0] is not burst:
+            self._look_for_clash(ring, burst)
+        return fresh
+
+    def _look_for_clash(self, ring: Ring, burst: Burst) -> None:
+        """Of what came twice the first counts. If somebody else sent it, a member gave one number away twice, and what is dropped
+        here may be what others keep: nobody can put that right, but an operator can find the member."""
+        if ring.has_told_clash:
+            return
+        for held in ring.store.between(burst.first_seq, burst.last_seq):
+            if held.sender != burst.sender:
+                ring.has_told_clash = True
+                kept, dropped = str(ring.members[held.sender]), str(ring.members[burst.sender])
+                self._core.note("number used twice", seq=held.first_seq, kept=kept, dropped=dropped)
+                return
+
     def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
         """Store what is new; deliver basic datagrams at once if their view is installed here."""
-        if burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
-            return []
         fresh = ring.store.insert(burst)
         if installed and burst.klass is DatagramClass.BASIC and not burst.encapsulated:
             for part in fresh:

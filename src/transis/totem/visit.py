@@ -26,14 +26,14 @@ from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from transis.engine.core import Stamp, multicast, originate
-from transis.totem.packets import NOBODY, Token, encode_token
+from transis.totem.packets import FCC_MAX, NOBODY, Token, encode_token
 from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, Trap
 from transis.types.config import Window
 from transis.types.ids import NodeId
 from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.types.outputs import Audience, Port, Send
-from transis.wire.burst import Burst
+from transis.wire.burst import COUNTER_MAX, Burst
 from transis.wire.outbox import FilledDatagram
 
 # --- passing the token on ---------------------------------------------------------------------------------------------
@@ -197,7 +197,10 @@ class Visit:
         if token.token_seq <= ring.token_seq:
             self._core.trap(Trap.TOKEN_TWICE)
             return False
-        if not _is_plausible(ring, token):
+        hops = len(ring.members) if ring.token_seq else ring.rank + 1
+        if token.token_seq != ring.token_seq + hops:
+            return self._refuse(ring, f"it has made {token.token_seq} hops, and {ring.token_seq + hops} are due")
+        if not self.is_true(ring, token):
             return False
         if token.seq > ring.store.highest:
             self._core.trap(Trap.OVERTAKEN)
@@ -208,6 +211,25 @@ class Visit:
         ring.token_at = self._core.now
         self._passing.arrived()
         return True
+
+    def is_true(self, ring: Ring, token: Token) -> bool:
+        """Could an honest predecessor say this, after all that I know by now? What I hold has its number from an earlier visit: a
+        number that is given out again would be two messages, and one of them nobody's."""
+        known = max(ring.own_seq, ring.seq_seen, ring.store.highest)
+        if token.seq < known:
+            return self._refuse(ring, f"it says that {token.seq} is the last number, and {known} was given out")
+        if token.seq > ring.store.aru + SEQ_JUMP_MAX:
+            return self._refuse(ring, f"it says that {token.seq} is the last number, far beyond {ring.store.aru}")
+        if token.aru_id != NOBODY and token.aru_id >= len(ring.members):
+            return self._refuse(ring, f"it names member {token.aru_id} of {len(ring.members)}")
+        return True
+
+    def _refuse(self, ring: Ring, why: str) -> bool:
+        """Its sender sends it again and again: what is wrong with it is told once."""
+        if not ring.has_refused_token:
+            ring.has_refused_token = True
+            self._core.note("impossible token", node=str(ring.members[ring.predecessor]), why=why)
+        return False
 
     def _rotation_us(self, ring: Ring) -> int:
         """How long the token was away; the hold of an idle ring does not count."""
@@ -282,7 +304,8 @@ class Visit:
         now_bursts, later = _cut(bursts, before)
         multicast(self._core, now_bursts)
         for burst in bursts:
-            self._delivery.accept(ring, burst, installed=not encapsulated)
+            placed = self._delivery.accept(ring, burst, installed=not encapsulated)
+            assert placed == [burst], f"{burst!r} has numbers of its own: the token was not behind what I hold"
         return before, later
 
     def _stamp(self, ring: Ring, token: Token, filled: Sequence[FilledDatagram], *, encapsulated: bool) -> Iterable[Burst]:
@@ -328,9 +351,9 @@ class Visit:
         ring.seq_seen = token.seq
 
     def _account(self, ring: Ring, token: Token, sent: int, my_backlog: int) -> None:
-        """Replace my share of fcc and backlog with the present one (trap 25: never negative)."""
-        token.fcc = max(0, token.fcc - ring.my_last) + sent
-        token.backlog = max(0, token.backlog - ring.my_last_backlog) + my_backlog
+        """Replace my share of fcc and backlog with the present one (trap 25: never negative, nor more than decoders take)."""
+        token.fcc = min(FCC_MAX, max(0, token.fcc - ring.my_last) + sent)
+        token.backlog = min(COUNTER_MAX, max(0, token.backlog - ring.my_last_backlog) + my_backlog)
         ring.my_last, ring.my_last_backlog = sent, my_backlog
         ring.last_fcc, ring.last_backlog = token.fcc, token.backlog
 
@@ -342,12 +365,6 @@ class Visit:
         """Safe is what two successive tokens that I forwarded included in their aru (TOCS95 4.3)."""
         ring.safe_upto = max(ring.safe_upto, min(ring.last_aru_sent, token.aru))
         ring.last_aru_sent = token.aru
-
-
-def _is_plausible(ring: Ring, token: Token) -> bool:
-    """Not so if seq is below my own numbers or far out of reach, or aru_id is outside the ring: no honest member claims that."""
-    in_reach = ring.own_seq <= token.seq <= ring.store.aru + SEQ_JUMP_MAX
-    return in_reach and (token.aru_id == NOBODY or token.aru_id < len(ring.members))
 
 
 def is_idle(token: Token) -> bool:
