@@ -233,6 +233,36 @@ def lost_submit(draft: Draft, rng: Random) -> bool:
     return strike(rng, draft.alive, lambda life: draft.append(life.node, event))
 
 
+@MESSAGES.breaks("basic_arrives")
+def lost_basic(draft: Draft, rng: Random) -> bool:
+    """A basic message does not come to a node that goes on with its sender, or to the sender itself."""
+    return strike(rng, _shared_basics(draft), lambda target: draft.cut(target[0].node, target[1]))
+
+
+@MESSAGES.breaks("basic_arrives")
+def late_basic(draft: Draft, rng: Random) -> bool:
+    """It comes, but only when the next configuration is installed."""
+
+    def act(target: tuple[Stay, Delivery]) -> None:
+        stay, run = target
+        assert stay.following is not None
+        draft.cut(stay.node, run)
+        draft.put_after(stay.node, stay.following.conf, run._replace(regular=stay.following.ring))
+
+    return strike(rng, _shared_basics(draft), act)
+
+
+def _shared_basics(draft: Draft) -> list[tuple[Stay, Delivery]]:
+    """Deliveries of basic messages at nodes that went on to the next configuration with the sender; the sender is one of them."""
+    ends = {(stay.ring, stay.node): stay.way for stay in draft.stays}
+    return [
+        (stay, run)
+        for stay in draft.stays
+        for run in stay.basics
+        if stay.following is not None and ends.get((run.regular, run.process.node)) == stay.way
+    ]
+
+
 # Too many.
 
 
@@ -327,9 +357,9 @@ def delivered_again_in_a_later_view(draft: Draft, rng: Random) -> bool:
     return strike(rng, targets, act)
 
 
-@MESSAGES.breaks("sent_once_1_4")
+@MESSAGES.breaks("sent_once_1_4", "basic_arrives")
 def sent_in_the_transitional(draft: Draft, rng: Random) -> bool:
-    """A basic message, which nobody has to deliver, is sent while a transitional configuration is in force."""
+    """A basic message is sent while a transitional configuration is in force, and lost."""
 
     def act(stay: Stay) -> None:
         assert stay.trans is not None
@@ -337,7 +367,7 @@ def sent_in_the_transitional(draft: Draft, rng: Random) -> bool:
         sent = Sent(0, 0, stay.ring, STRANGER, 1, 1, Service.BASIC, b"", Place(0, 0), 0)
         draft.put_after(stay.node, stay.trans, submit, sent)
 
-    return strike(rng, [stay for stay in draft.stays if stay.trans is not None], act)
+    return strike(rng, [stay for stay in draft.stays if stay.trans is not None and stay.following is not None], act)
 
 
 @MESSAGES.breaks("configuration_2_2")

@@ -44,9 +44,9 @@ GOOD = {
         a2: +900 R5{a2} T6{a2} R8{a2,b} s2! d2
         b: R4{a,b} d1 T6{b} R8{a2,b} d2
     """,
-    "basic messages come in any order, or not at all": """
-        a: R4{a,b} s1? s2? s3? d2 d3 d1
-        b: R4{a,b} d3
+    "basic messages come in any order, and not at all to who parts from their sender": """
+        a: R4{a,b} s1? s2? s3? d2 d3 d1 T6{a} R8{a}
+        b: R4{a,b} d3 T6{b} R8{b}
     """,
     "refused messages are accounted for": "a: R4{a} u1 u2 r1 o2 d2",
 }

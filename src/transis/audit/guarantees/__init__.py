@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from transis.audit.guarantees.basic import BASIC
+from transis.audit.guarantees.basic import BASIC, BASIC_ARRIVES
 from transis.audit.guarantees.causal import CAUSAL
 from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.configurations import AGREEMENT_ON_VIEWS, CONFIGURATION, STRUCTURE
@@ -84,6 +84,7 @@ _OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
     SAFE_INSTALLED,
     INCARNATIONS,
     BASIC,
+    BASIC_ARRIVES,
 )
 
 _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (

@@ -7,8 +7,7 @@
 3. Events count for the configuration in force where they stand in the trace; what they claim is checked in
    configurations.py.
 4. A stay's own sequence holds the messages of the total order only; `all` holds those of causal order too, which on the ring
-   is the same sequence, as causal messages share its order there. Basic messages are kept apart: they promise neither
-   order nor delivery.
+   is the same sequence, as causal messages share its order there. Basic messages are kept apart: they promise no order.
 5. After a Gap a stay is not whole: what is missing in it is pending, never broken.
 """
 
@@ -124,7 +123,7 @@ class Deliveries:
 class Stay(Deliveries):
     """A life's time in a regular configuration and its transitional successor; what it delivered in total order."""
 
-    __slots__ = ("agreed", "all", "following", "origins", "places", "previous", "sent_codes", "whole")
+    __slots__ = ("agreed", "all", "basics", "following", "origins", "places", "previous", "sent_codes", "whole")
 
     def __init__(self, life: Life, conf: Conf, previous: Stay | None, causal_apart: bool) -> None:
         super().__init__(life, conf)
@@ -134,6 +133,7 @@ class Stay(Deliveries):
         self.places: list[int] = []
         self.origins: list[Origin] = []
         self.sent_codes: list[int] = []
+        self.basics: list[Delivery] = []
         self.whole = True
         self.agreed = 0
 
@@ -151,6 +151,13 @@ class Stay(Deliveries):
 
     def go_transitional(self, conf: Conf) -> None:
         self.trans = self.all.trans = conf
+
+    @property
+    def way(self) -> ViewId | None:
+        """Where its life went from the regular configuration; None while it is there."""
+        if self.trans is not None:
+            return self.trans.view.id
+        return None if self.following is None else self.following.ring
 
     def obligation(self, closed: bool) -> Obligation:
         if not self.whole or self.life.ended == "unknown":
@@ -294,6 +301,8 @@ class _Reading:
         stay = self.stay
         if event.service is Service.BASIC:
             self.life.basics.append(event)
+            if stay is not None:
+                stay.basics.append(event)
         elif stay is None:
             self.life.homeless.append(event)
         else:

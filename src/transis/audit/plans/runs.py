@@ -142,5 +142,25 @@ def basics_from_nowhere(laid: HistoryTables, unsent: DataFrame) -> DataFrame:
     return spelled_out(unsent, _basics(laid), SENDER)
 
 
+IN_STAY: Final = ["run", "node", "stay_no", "process"]
+
+
+def basics_unarrived(laid: HistoryTables, owed: DataFrame) -> DataFrame:
+    """Stretches of basic messages that a node has to deliver in a stay, or may have to, and did not."""
+    swept = stretches(_owed_and_arrived(laid, owed), IN_STAY, ["due", "pending", "arrived"])
+    return swept.where("due + pending > 0 and arrived = 0")
+
+
+def basics_missing(laid: HistoryTables, owed: DataFrame, unarrived: DataFrame) -> DataFrame:
+    """run, node, stay_no, process, counter, lseq (of the SEND): what is due of them, one by one."""
+    return spelled_out(unarrived.where("due > 0"), _owed_and_arrived(laid, owed), IN_STAY).where("kind = 'due'")
+
+
+def _owed_and_arrived(laid: HistoryTables, owed: DataFrame) -> DataFrame:
+    columns = [*IN_STAY, "first", "count", "lseq"]
+    arrived = laid.deliveries.where("service = 0").select(*columns, F.lit("arrived").alias("kind"))
+    return owed.select(*columns, F.col("duty").alias("kind")).unionByName(arrived)
+
+
 def _basics(laid: HistoryTables) -> DataFrame:
     return runs_of("delivered", laid.tables["deliveries"].where("service = 0"))

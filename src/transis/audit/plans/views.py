@@ -24,7 +24,15 @@ from transis.audit.plans.clients import ClientTables
 from transis.audit.plans.cycles import cycles
 from transis.audit.plans.lay import HistoryTables, Settle, absent_members
 from transis.audit.plans.recipients import Recipients
-from transis.audit.plans.runs import accounts, basics_from_nowhere, basics_repeated, basics_unsent, unaccounted
+from transis.audit.plans.runs import (
+    accounts,
+    basics_from_nowhere,
+    basics_missing,
+    basics_repeated,
+    basics_unarrived,
+    basics_unsent,
+    unaccounted,
+)
 from transis.audit.plans.tail import OrderedHistory
 from transis.trace.tables import KINDS
 
@@ -138,6 +146,29 @@ BASICS: Final = """
     from {basics_swept} b join {process_names} p on b.process = p.process join {senders} s on p.node = s.sender
 """
 
+WAYS: Final = """
+    select *, coalesce(trans, following) as way, coalesce(trans_name, following_name) as way_name from {stays}
+"""
+"""Stays, with where a life went from the regular configuration: null while it is there."""
+
+OWED: Final = """
+    with company as (
+        select s.node as sender, s.stay_no as sender_stay_no, r.node, r.stay_no,
+               case when r.duty = 'void' or s.node = r.node then r.duty
+                    when not s.whole or l.ended = 'unknown' then 'pending'
+                    when s.way is null and l.ended <> '' then 'void'
+                    when s.way <=> r.way then r.duty
+                    when (s.way is null or r.way is null) and not u.closed then 'pending'
+                    else 'void' end as duty
+        from {ways} s join {ways} r on s.ring = r.ring join {lives} l on s.node = l.node join {runs} u on s.run = u.run
+    )
+    select /*+ broadcast(c) */ e.run, e.ring, c.node, c.stay_no, e.process, e.first, e.count, e.lseq, c.duty
+    from {sends} e join company c on e.node = c.sender and e.stay_no = c.sender_stay_no
+    where e.service = 0 and c.duty <> 'void'
+"""
+"""A row for each SEND of basic messages and each stay to which they have to come, or may have to: those of the same ring whose
+lives stay there, or leave it, together with the sender."""
+
 
 def views_of(laid: HistoryTables, settle: Settle) -> Views:
     """For properties of views."""
@@ -146,6 +177,7 @@ def views_of(laid: HistoryTables, settle: Settle) -> Views:
     views.add(laid, "runs", "lives", "confs", "stays", "gaps", "deliveries", "sends")
     views.add(laid, "node_names", "process_names", "view_names")
     views.add_queries({"node_maps": NODE_MAPS, "senders": SENDERS, "phases": PHASES, "basics_unsent": BASICS})
+    views.add_queries({"ways": WAYS, "basics_owed": OWED})
     views.add_made(
         absent=lambda: absent_members(laid, rings_of(laid)),
         accounts=lambda: settle(accounts(laid)),
@@ -153,6 +185,8 @@ def views_of(laid: HistoryTables, settle: Settle) -> Views:
         basics_repeated=lambda: basics_repeated(laid),
         basics_swept=lambda: settle(basics_unsent(laid)),
         basics_from_nowhere=lambda: basics_from_nowhere(laid, views["basics_unsent"].where("not may_still_be_sent")),
+        basics_unarrived=lambda: settle(basics_unarrived(laid, views["basics_owed"])),
+        basics_missing=lambda: basics_missing(laid, views["basics_owed"], views["basics_unarrived"]),
     )
     return views
 
