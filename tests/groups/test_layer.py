@@ -6,7 +6,7 @@ import pytest
 
 from tests.groups.abstract import Daemon, Order, Survivors
 from tests.groups.streams import Seen, judge
-from transis.groups.exchange import WAITING_BYTES_MAX
+from transis.groups.exchange import WAITING_BYTES_MAX, HeldBack
 from transis.groups.layer import CONTROL_PROCESS
 from transis.groups.messages import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
 from transis.types.errors import UsageError
@@ -379,6 +379,16 @@ def test_basic_messages_that_wait_are_limited_and_go_with_a_failed_exchange() ->
     order.settle()
     assert daemon.layer.rejections["basic of an unfinished exchange"] == 2
     assert not [event for event in daemon.streams[1] if isinstance(event, Seen)]
+
+
+def test_as_many_basic_messages_wait_as_the_layer_is_told() -> None:
+    """The node says how many its window lets others send before it is there itself."""
+    order, _ = together(joined="ab")
+    run = order.daemons["b"].append(1, b"\x01\x01\x00" + group_id("red").to_bytes(8, "big"), Service.BASIC, b"")
+    large = run._replace(payloads=[bytes(WAITING_BYTES_MAX)])
+    waiting = HeldBack(3 * WAITING_BYTES_MAX)
+    assert [waiting.keep_basic(large) for _ in range(4)] == [True, True, True, False]
+    assert len(waiting.take_basics()) == 3
 
 
 def test_several_groups_and_a_private_name_give_one_copy_at_one_place() -> None:

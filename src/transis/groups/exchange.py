@@ -158,7 +158,7 @@ def _entry(group: GroupState, numbers: list[tuple[int, bool]], ranks: dict[ViewI
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 WAITING_BYTES_MAX: Final = 1 << 20
-"""Bytes of basic messages that may wait for the end of an exchange; more are dropped, as basic messages may be."""
+"""Bytes of basic messages that may wait for the end of an exchange in any case; a large window lets more wait (node/node.py)."""
 
 WAITING_JOINS_MAX: Final = 65_536
 """Joins that may wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
@@ -172,7 +172,8 @@ class WaitingRequest(NamedTuple):
 class HeldBack:
     """What waits for the end of an exchange: requests, in order, and basic messages, which may precede their sender's views."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = WAITING_BYTES_MAX) -> None:
+        self._most_bytes = most_bytes
         self._requests: list[WaitingRequest] = []
         self._joins = 0
         self._basics: list[Delivered] = []
@@ -193,7 +194,7 @@ class HeldBack:
     def keep_basic(self, run: Delivered) -> bool:
         """Keep copies of basic messages, so that the burst they came in can be freed; False if they are beyond the limit."""
         size = sum(map(len, run.payloads))
-        if self._bytes + size > WAITING_BYTES_MAX:
+        if self._bytes + size > self._most_bytes:
             return False
         self._bytes += size
         self._basics.append(run._replace(payloads=[bytes(payload) for payload in run.payloads]))

@@ -21,7 +21,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from transis.groups.exchange import Exchange, ExchangeAbandoned, HeldBack, WaitingRequest, announce, choose_in_force
+from transis.groups.exchange import (
+    WAITING_BYTES_MAX,
+    Exchange,
+    ExchangeAbandoned,
+    HeldBack,
+    WaitingRequest,
+    announce,
+    choose_in_force,
+)
 from transis.groups.messages import (
     Announcement,
     DisconnectRequest,
@@ -158,7 +166,12 @@ class GroupLayer:
     """
 
     def __init__(
-        self, me: NodeId, quorum: frozenset[str] = frozenset(), identify: Identify = group_id, slice_groups: int = SLICE_GROUPS
+        self,
+        me: NodeId,
+        quorum: frozenset[str] = frozenset(),
+        identify: Identify = group_id,
+        slice_groups: int = SLICE_GROUPS,
+        waiting_bytes: int = WAITING_BYTES_MAX,
     ) -> None:
         self.me = me
         self.table = Table()
@@ -171,7 +184,7 @@ class GroupLayer:
         self._view: View | None = None
         self._transitional: View | None = None
         self._exchange: Exchange | None = None
-        self._waiting = HeldBack()
+        self._waiting = HeldBack(waiting_bytes)
         self._slice = slice_groups
         self._steps: Steps | None = None
         self._out: list[LayerOutput] = []

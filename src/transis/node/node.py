@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from transis import __version__
 from transis.engine.base import Engine
+from transis.groups.exchange import WAITING_BYTES_MAX
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
 from transis.lansis.engine import LansisEngine
 from transis.node.identity import Identity, Stage
@@ -83,7 +84,7 @@ class Node:
         self.id = NodeId(config.name, _stored(stored, "incarnation") + 1, boot)
         self._identity = Identity(self.id, config.address, config.timing.gather_min_us)
         self._engine = engine_of(self._config, self.id, _stored(stored, "ring_seq"))
-        self._groups = GroupLayer(self.id, frozenset(config.quorum), slice_groups=slice_groups) if with_groups else None
+        self._groups = self._make_groups(slice_groups) if with_groups else None
         self._sealer = Sealer(config.cluster, self.id, key)
         foreign = foreign_kinds(config.engine)
         self._intake = Intake(self._config, key, self._identity, foreign, self._transmit_control, self._pass)
@@ -99,6 +100,12 @@ class Node:
         self._control_counter = 0
         self._to_open: ViewId | None = None
         self._out: list[NodeOutput] = []
+
+    def _make_groups(self, slice_groups: int) -> GroupLayer:
+        """As many basic messages may wait for an exchange as flow control lets others send before this node is there."""
+        window = self._config.window
+        waiting_bytes = max(WAITING_BYTES_MAX, (window.gap_max + window.window) * self._config.datagram)
+        return GroupLayer(self.id, frozenset(self._config.quorum), slice_groups=slice_groups, waiting_bytes=waiting_bytes)
 
     # --- for the driver ---------------------------------------------------------------------------------------------
 
