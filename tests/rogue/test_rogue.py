@@ -10,11 +10,11 @@ from transis.sim.plan import Scenario
 SEEDS = range(8)
 FOUND = {
     "totem": {
-        0: "data under a number that somebody else was about to use",
-        28: "the same, while the token was held",
-        48: "a token that has fewer numbers than were given out",
-        82: "one whose claims grow until nobody reads them",
-        58: "a second rotation with entries that are not those of the ring",
+        0: "data under numbers that others were about to use",
+        3: "a token that had forgotten numbers",
+        10: "claims that grew until nobody could read what honest members forwarded",
+        28: "data as in 0, while the token was held",
+        48: "a token as in 3",
     },
     "lansis": {},
 }

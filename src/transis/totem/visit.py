@@ -6,7 +6,7 @@ Recovery, where they come from the retransmission queue.
 Deviations: (D6) a datagram is requested only if it is not above the seq of my *previous* visit: unicast tokens overtake
 multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to receive: aru_id is
 accused by others, never by itself, and only after both K rotations and T_frx (L4); (D28) requests for what is safe are taken off
-the token.
+the token; (D31) a token is taken only if it has made the hops that are due and covers every number that I hold.
 
 Flow control is pure arithmetic, in datagrams. Deviations: (D4) my own contribution to the last rotation is taken out of fcc, or a
 lone sender would alternate between full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the fairness
