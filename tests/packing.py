@@ -20,7 +20,7 @@ CLUSTER: Final = "one cluster of Spark"
 
 TOGETHER: Final = {
     "tests/spark/test_cluster.py": CLUSTER,
-    "tests/spark/test_packaging.py": CLUSTER,
+    "tests/spark/test_cluster_package.py": CLUSTER,
     "tests/sim/test_spark_sweep_cluster.py": CLUSTER,
     "tests/audit/test_cli.py": AUDITS,
     "tests/audit/test_incremental.py": AUDITS,
