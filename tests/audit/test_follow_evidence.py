@@ -21,7 +21,7 @@ FOUND = Divergence("test", ONE_SEQUENCE, CONF, CONF, 3, 4, (("a/1",), ("b/1",)),
 SENTENCE = [{"property": ONE_SEQUENCE, "explanation": "b/1 delivered another message"}]
 
 
-def film(directory: Path) -> None:
+def write_ring_files(directory: Path) -> None:
     """Two nodes deliver in one configuration."""
     for node in (ODD, OTHER):
         flight = Flight(directory, Header("test", "live", node), FlightLimits(), 0)
@@ -70,7 +70,7 @@ def keep_to_the_end(evidence: EvidenceExport) -> None:
 
 
 def test_what_is_kept_and_explained_is_not_kept_again(kept: Kept) -> None:
-    film(kept.place / "flight")
+    write_ring_files(kept.place / "flight")
     kept.evidence.keep([FOUND])
     keep_to_the_end(kept.evidence)
     assert kept.why()["exactly"] == SENTENCE
@@ -80,7 +80,7 @@ def test_what_is_kept_and_explained_is_not_kept_again(kept: Kept) -> None:
 
 def test_a_follower_that_ends_before_the_explanation_leaves_it_to_the_next(kept: Kept) -> None:
     """Ctrl-C between the two: nothing more is taken, and nothing fails unseen."""
-    film(kept.place / "flight")
+    write_ring_files(kept.place / "flight")
     ending = EvidenceExport(kept.place, [str(kept.place / "flight")], lambda _said: ending.close(patiently=False), kept.explain)
     keep_to_the_end(ending)
     assert (kept.why()["exactly"], kept.asked) == (None, [])
@@ -92,7 +92,7 @@ def test_a_follower_that_ends_before_the_explanation_leaves_it_to_the_next(kept:
 
 
 def test_an_audit_that_failed_is_made_by_the_next_follower(kept: Kept) -> None:
-    film(kept.place / "flight")
+    write_ring_files(kept.place / "flight")
 
     def fail(place: Path) -> list[dict[str, str]]:
         raise PipelineError(f"{place}: Spark's Java process ended unexpectedly")
@@ -107,7 +107,7 @@ def test_ring_files_that_come_later_are_exported_by_the_next_follower(kept: Kept
     keep_to_the_end(kept.evidence)
     keep_to_the_end(kept.begin())
     assert ["unless ring files come soon" in one for one in kept.said] == [True, True]
-    film(kept.place / "flight")
+    write_ring_files(kept.place / "flight")
     keep_to_the_end(kept.begin())
     assert kept.why()["exactly"] == SENTENCE
 
@@ -117,7 +117,7 @@ def test_ring_files_that_come_later_are_exported_by_the_follower_that_waits_for_
     evidence = EvidenceExport(kept.place, [str(kept.place / "flight")], said.put, kept.explain, lambda: kept.now_s)
     evidence.keep([FOUND])
     assert "unless ring files come soon" in said.get(timeout=60)
-    film(kept.place / "flight")
+    write_ring_files(kept.place / "flight")
     kept.now_s += AGAIN_S - 1
     evidence.keep([FOUND])
     assert said.empty(), "it does not look at every call"

@@ -177,7 +177,7 @@ def test_recording_stops_before_the_disk_is_full(tmp_path: Path, lines: io.Strin
     assert sink.write(notes(1, 1))
     retention.follow(found(999))
     assert not sink.write(notes(2, 5))
-    assert "shall be" in sink.paused
+    assert "must be" in sink.paused
     assert retention.statistics()["trace_dropped_events"] == 5
     retention.follow(found(1000))
     retention.follow(found(1000))

@@ -1,4 +1,4 @@
-"""Nodes with their flight recorders: digests that agree, films that develop, checkpoints of applications."""
+"""Nodes with their flight recorders: digests that agree, ring files that are exported, checkpoints of applications."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sealed(directory: Path) -> NodeTrace:
     return NodeTrace(segments[0].header.node, events)
 
 
-def test_digests_agree_films_develop_and_replicas_are_heard(tmp_path: Path, engine: str) -> None:
+def test_digests_agree_ring_files_are_exported_and_replicas_are_heard(tmp_path: Path, engine: str) -> None:
     async def story() -> None:
         cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann") as ann, cluster.node("bob", run="process") as bob:
@@ -68,9 +68,9 @@ def test_digests_agree_films_develop_and_replicas_are_heard(tmp_path: Path, engi
     agreed = check_groups(History(traces, closed=False, engine=engine)).verdicts["replicas_agree"]
     assert (agreed.verdict, agreed.checked) == (HELD, 2 * 2 * MESSAGES // 100)
     export_wanted([tmp_path], ExportRequest(), tmp_path / "out")
-    films = read_history(tmp_path / "out")
-    assert check(films).broken == ()
-    for trace in films.nodes:
+    exported = read_history(tmp_path / "out")
+    assert check(exported).broken == ()
+    for trace in exported.nodes:
         assert sum(event.count for event in trace.events if isinstance(event, Delivery)) == 2 * MESSAGES
 
 

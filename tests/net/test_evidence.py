@@ -1,4 +1,4 @@
-"""Who looks after a flight recorder: films around a change of the view are developed, and it pauses where there is no room."""
+"""Who looks after a flight recorder: ring files around a change of the view are exported; it pauses where there is no room."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def kept(flight: Flight, condition: Callable[[], bool]) -> FlightKeeper:
     return keeper
 
 
-def test_films_around_a_change_of_the_view_are_developed(tmp_path: Path) -> None:
+def test_ring_files_around_a_change_of_the_view_are_exported(tmp_path: Path) -> None:
     flight = open_flight(FlightPlan(tmp_path, FlightLimits(before_s=1, after_s=1)), CONFIG, ANN)
     flight.tape.configured(VIEW)
     asyncio.run(kept(flight, lambda: any((tmp_path / KEPT).glob("0*"))))
@@ -51,8 +51,8 @@ def test_films_around_a_change_of_the_view_are_developed(tmp_path: Path) -> None
     assert f"the view changed to {REGULAR}" in (directory / "why.json").read_text()
 
 
-def test_digests_are_sealed_while_films_wait_to_be_developed(tmp_path: Path) -> None:
-    """Developing is in no hurry, and takes minutes on a busy machine. Here it cannot end, for its film is a pipe without one."""
+def test_digests_are_sealed_while_ring_files_wait_to_be_exported(tmp_path: Path) -> None:
+    """An export is in no hurry, and takes minutes on a busy machine. Here it cannot end: nobody writes to its pipe."""
     os.mkfifo(tmp_path / "life-ann-1-0000000000000007-000000.film")
     flight = open_flight(FlightPlan(tmp_path, FlightLimits(seal_s=1, before_s=0, after_s=0)), CONFIG, ANN)
     flight.tape.configured(VIEW)

@@ -1,4 +1,4 @@
-"""Simulated runs whose nodes have a tape beside the recorder, for tests of tapes, films and digests."""
+"""Simulated runs whose nodes have a tape beside the recorder, for tests of tapes, ring files and digests."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The flight recorder: sealed digests, films that develop into the deliveries as they were, bounds, and a disk that refuses."""
+"""The flight recorder: sealed digests, ring files that are exported as the deliveries they hold, bounds, a disk that refuses."""
 
 import resource
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def digests(directory: Path, node: NodeId = ODD) -> list[Event]:
     return events
 
 
-def developed(directory: Path, wanted: ExportRequest, out: Path) -> dict[NodeId, list[Event]]:
+def exported(directory: Path, wanted: ExportRequest, out: Path) -> dict[NodeId, list[Event]]:
     export_wanted([directory], wanted, out)
     return {trace.node: trace.events for trace in read_trace(out).history.nodes} if out.exists() else {}
 
@@ -79,14 +79,14 @@ def developed(directory: Path, wanted: ExportRequest, out: Path) -> dict[NodeId,
 
 
 @pytest.mark.parametrize("scenario", [TOTEM, Scenario("lansis")], ids=lambda one: one.engine)
-def test_films_of_a_run_develop_into_what_the_recorder_has(tmp_path: Path, scenario: Scenario) -> None:
+def test_ring_files_of_a_run_are_exported_as_what_the_recorder_has(tmp_path: Path, scenario: Scenario) -> None:
     lives, history = taped_run(11, scenario=scenario)
     for life in lives:
-        films = RingFileWriter(tmp_path, Header("test", "live", life.node, engine=scenario.engine), type(life.tape)())
-        assert films.begin(0)
-        assert films.write(1, life.tape.take(0).pieces)
-        films.end()
-    found = developed(tmp_path, ExportRequest(), tmp_path / "out")
+        ring_files = RingFileWriter(tmp_path, Header("test", "live", life.node, engine=scenario.engine), type(life.tape)())
+        assert ring_files.begin(0)
+        assert ring_files.write(1, life.tape.take(0).pieces)
+        ring_files.end()
+    found = exported(tmp_path, ExportRequest(), tmp_path / "out")
     for trace in history.nodes:
         expected = [_comparable(event) for event in trace.events if isinstance(event, Conf | Delivery)]
         if expected:
@@ -102,7 +102,7 @@ def _comparable(event: Event) -> Event:
     return event._replace(lseq=0, time_us=0)
 
 
-def test_a_part_of_a_film_has_the_configuration_in_force_and_a_gap(tmp_path: Path, flight_in: Opened) -> None:
+def test_a_part_of_a_ring_file_has_the_configuration_in_force_and_a_gap(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path)
     flight.look(0)
     flight.tape.configured(view_of(4))
@@ -111,18 +111,18 @@ def test_a_part_of_a_film_has_the_configuration_in_force_and_a_gap(tmp_path: Pat
         flight.observe(second * SECOND, [])
         flight.flush()
     flight.close(6 * SECOND, "stopped")
-    whole = developed(tmp_path, ExportRequest(), tmp_path / "all")[ODD]
+    whole = exported(tmp_path, ExportRequest(), tmp_path / "all")[ODD]
     assert [type(event) for event in whole] == [Gap, Conf, *[Delivery] * 5, End]
-    by_time = developed(tmp_path, ExportRequest(3 * SECOND, 4 * SECOND), tmp_path / "time")[ODD]
+    by_time = exported(tmp_path, ExportRequest(3 * SECOND, 4 * SECOND), tmp_path / "time")[ODD]
     assert [type(event) for event in by_time] == [Conf, Gap, Delivery, Delivery]
     assert by_time[1] == Gap(3, 3 * SECOND, 2, 2)
     assert [event.first for event in by_time if isinstance(event, Delivery)] == [30, 40]
-    by_place = developed(tmp_path, ExportRequest(regular=view_of(4).id, first=15, last=25), tmp_path / "place")[ODD]
+    by_place = exported(tmp_path, ExportRequest(regular=view_of(4).id, first=15, last=25), tmp_path / "place")[ODD]
     assert [event.tpos for event in by_place if isinstance(event, Delivery)] == [10, 20]
-    assert developed(tmp_path, ExportRequest(regular=view_of(8).id), tmp_path / "none") == {}
+    assert exported(tmp_path, ExportRequest(regular=view_of(8).id), tmp_path / "none") == {}
 
 
-def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path: Path, flight_in: Opened) -> None:
+def test_a_ring_file_that_begins_in_a_transitional_configuration_tells_both(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path, minutes=1)
     flight.tape.configured(view_of(4))
     flight.tape.configured(view_of(6, kind=ViewKind.TRANSITIONAL, regular=4))
@@ -132,13 +132,13 @@ def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path:
     flight.tape.add(run_of(1, 3))
     flight.tape.configured(view_of(8))
     flight.close(61 * SECOND, "failed")
-    events = developed(tmp_path, ExportRequest(from_us=30 * SECOND), tmp_path / "out")[ODD]
+    events = exported(tmp_path, ExportRequest(from_us=30 * SECOND), tmp_path / "out")[ODD]
     assert [type(event) for event in events] == [Conf, Gap, Conf, Gap, Delivery, Conf, End]
     assert [event.view.id.seq for event in events if isinstance(event, Conf)] == [4, 6, 8]
     assert [event.conf.seq for event in events if isinstance(event, Delivery)] == [6]
 
 
-def test_what_is_forbidden_is_seen_in_films_whose_beginning_is_gone(tmp_path: Path, flight_in: Opened) -> None:
+def test_what_is_forbidden_is_seen_in_ring_files_whose_beginning_is_gone(tmp_path: Path, flight_in: Opened) -> None:
     """A node that skips a message in a configuration that has long been there: nothing else could say so."""
     for node, skipped in ((ODD, 0), (OTHER, 33)):
         flight = flight_in(tmp_path, node)
@@ -149,7 +149,7 @@ def test_what_is_forbidden_is_seen_in_films_whose_beginning_is_gone(tmp_path: Pa
             flight.observe(counter * SECOND, [])
             flight.flush()
         flight.close(60 * SECOND, "stopped")
-    traces = developed(tmp_path, ExportRequest(20 * SECOND, 50 * SECOND), tmp_path / "out")
+    traces = exported(tmp_path, ExportRequest(20 * SECOND, 50 * SECOND), tmp_path / "out")
     report = check(History([NodeTrace(node, events) for node, events in sorted(traces.items())], closed=False))
     assert report.broken == ("one_sequence",)
     (violation,) = report.verdicts["one_sequence"].violations
@@ -212,7 +212,7 @@ def test_the_next_life_seals_what_a_killed_one_left(tmp_path: Path, flight_in: O
 # --- bounds ---------------------------------------------------------------------------------------------------------
 
 
-def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Opened) -> None:
+def test_ring_files_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path, films_mb=16)
     flight.tape.configured(view_of(4))
     flight.look(0)
@@ -220,8 +220,8 @@ def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Ope
         flight.tape.add(run_of(1 + 2 * number, 1, address=(b"%08d" % number) * (ADDRESS_MAX // 8)))
         flight.observe(number * 1000, [])
         flight.flush()
-    films = list(tmp_path.glob(f"*{RING_FILES.suffix}"))
-    assert len(films) >= 3
+    ring_files = list(tmp_path.glob(f"*{RING_FILES.suffix}"))
+    assert len(ring_files) >= 3
     tidier = Tidier(tmp_path, ODD.name, flight.limits)
     found = tidier.tidy(flight.current, now_s=0)
     assert flight.current <= {path.name for path in tmp_path.iterdir()}
@@ -269,7 +269,7 @@ def test_a_disk_that_refuses_is_a_gap_and_the_sums_go_on(tmp_path: Path, flight_
         for events in (events, digests(tmp_path / "calm"))
     ]
     assert lasts[0] == lasts[1] != []
-    told = developed(tmp_path / "refused", ExportRequest(), tmp_path / "out")[ODD]
+    told = exported(tmp_path / "refused", ExportRequest(), tmp_path / "out")[ODD]
     assert [type(event) for event in told].count(Gap) == 2
     runs = [event for event in told if isinstance(event, Delivery)]
     assert [run.address for run in runs] == [b"%d" % run.first for run in runs]
@@ -305,17 +305,17 @@ def test_changes_without_end_are_kept_now_and_then(tmp_path: Path, flight_in: Op
     assert [keep.to_us // SECOND for keep in found] == [40, 81, 122, 163]
 
 
-def test_films_behind_a_link_are_found(tmp_path: Path, flight_in: Opened) -> None:
+def test_ring_files_behind_a_link_are_found(tmp_path: Path, flight_in: Opened) -> None:
     """As who follows several nodes puts their directories together."""
     flight = flight_in(tmp_path / "state")
     flight.tape.configured(view_of(4))
     flight.close(SECOND, "stopped")
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "n1").symlink_to(tmp_path / "state")
-    assert list(developed(tmp_path / "all", ExportRequest(), tmp_path / "out")) == [ODD]
+    assert list(exported(tmp_path / "all", ExportRequest(), tmp_path / "out")) == [ODD]
 
 
-def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Opened) -> None:
+def test_ring_files_that_were_copied_are_exported_once(tmp_path: Path, flight_in: Opened) -> None:
     """A copy that is still on its way is shorter: the whole one counts, whichever is found first."""
     flight = flight_in(tmp_path / "n1")
     flight.look(0)
@@ -325,16 +325,16 @@ def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Op
         flight.observe(second * SECOND, [])
         flight.flush()
     flight.close(4 * SECOND, "stopped")
-    expected = developed(tmp_path / "n1", ExportRequest(), tmp_path / "once")
+    expected = exported(tmp_path / "n1", ExportRequest(), tmp_path / "once")
     for name, part in (("backup", 1), ("a half", 2)):
         (tmp_path / name).mkdir()
-        for film in (tmp_path / "n1").glob(f"*{RING_FILES.suffix}"):
-            content = film.read_bytes()
-            (tmp_path / name / film.name).write_bytes(content[: len(content) // part])
-    assert developed(tmp_path, ExportRequest(), tmp_path / "out") == expected
+        for ring_file in (tmp_path / "n1").glob(f"*{RING_FILES.suffix}"):
+            content = ring_file.read_bytes()
+            (tmp_path / name / ring_file.name).write_bytes(content[: len(content) // part])
+    assert exported(tmp_path, ExportRequest(), tmp_path / "out") == expected
 
 
-def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Path, flight_in: Opened) -> None:
+def test_what_is_exported_around_different_things_is_judged_apart(tmp_path: Path, flight_in: Opened) -> None:
     """Around changes that follow each other the same deliveries are told twice, which is no duplicate."""
     flight = flight_in(tmp_path)
     flight.look(0)
@@ -347,7 +347,7 @@ def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Pat
     assert runs == {"live around R4@ann/1", "live around R8@ann/1"}
 
 
-def test_a_frame_that_nobody_can_read_ends_its_film_and_no_other(tmp_path: Path, flight_in: Opened) -> None:
+def test_a_frame_that_nobody_can_read_ends_its_ring_file_and_no_other(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path, minutes=1)
     flight.look(0)
     flight.tape.configured(view_of(4))
@@ -358,13 +358,13 @@ def test_a_frame_that_nobody_can_read_ends_its_film_and_no_other(tmp_path: Path,
     (first,) = tmp_path.glob(f"*-000001{RING_FILES.suffix}")
     flight.tape.add(run_of(4, 2))
     flight.close(61 * SECOND, "failed")
-    with first.open("ab") as film:
-        film.write(frame(b"C", b"of a later version"))
-    events = developed(tmp_path, ExportRequest(), tmp_path / "out")[ODD]
+    with first.open("ab") as ring_file:
+        ring_file.write(frame(b"C", b"of a later version"))
+    events = exported(tmp_path, ExportRequest(), tmp_path / "out")[ODD]
     assert [type(event) for event in events] == [Gap, Conf, Delivery, Gap, Delivery, End]
 
 
-def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in: Opened) -> None:
+def test_what_is_exported_appears_when_it_is_complete(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path)
     flight.tape.configured(view_of(4))
     flight.close(SECOND, "stopped")
@@ -385,7 +385,7 @@ def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in
     ],
     ids=["too few", "no directory", "no JSON", "unknown field", "nothing there"],
 )
-def test_what_cannot_be_developed_is_one_sentence(
+def test_what_cannot_be_exported_is_one_sentence(
     arguments: list[str], complaint: str, tmp_path: Path, flight_in: Opened, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flight_in(tmp_path).close(SECOND, "stopped")
@@ -395,7 +395,7 @@ def test_what_cannot_be_developed_is_one_sentence(
     assert said.count("\n") == 1
 
 
-def test_what_a_killed_one_left_half_developed_is_thrown_away(tmp_path: Path) -> None:
+def test_what_a_killed_one_left_half_exported_is_thrown_away(tmp_path: Path) -> None:
     left, whole = tmp_path / KEPT / f"{EXPORTING}000002-R8-a", tmp_path / KEPT / "000001-R4-a"
     for directory in (left, whole):
         directory.mkdir(parents=True)
@@ -432,7 +432,7 @@ def test_a_pause_counts_what_it_dropped_and_nothing_twice(tmp_path: Path, flight
     assert flight.dropped == dropped
 
 
-def test_a_film_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Opened) -> None:
+def test_a_ring_file_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path)
     flight.tape.configured(view_of(4))
     flight.look(0)

@@ -50,12 +50,12 @@ def test_files_that_come_and_go_between_two_looks(tmp_path: Path) -> None:
     assert tidier.tidy(frozenset(), 1000).bytes == 7
 
 
-def test_a_film_is_known_by_the_size_it_has_when_it_is_over(tmp_path: Path) -> None:
+def test_a_ring_file_is_known_by_the_size_it_has_when_it_is_over(tmp_path: Path) -> None:
     tidier = Tidier(tmp_path, "n1", FlightLimits())
-    film = aged(tmp_path / "life-n1-1-7-000001.film", 1000, 10)
-    assert tidier.tidy(frozenset({film.name}), 1000).bytes == 10
-    aged(film, 1000, RING_FILE_BYTES)
-    assert tidier.tidy(frozenset({film.name}), 1000).bytes == RING_FILE_BYTES
+    ring_file = aged(tmp_path / "life-n1-1-7-000001.film", 1000, 10)
+    assert tidier.tidy(frozenset({ring_file.name}), 1000).bytes == 10
+    aged(ring_file, 1000, RING_FILE_BYTES)
+    assert tidier.tidy(frozenset({ring_file.name}), 1000).bytes == RING_FILE_BYTES
     assert tidier.tidy(frozenset(), 1000).bytes == RING_FILE_BYTES
 
 

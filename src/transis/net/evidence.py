@@ -38,7 +38,7 @@ FLIGHT: Final = "flight"
 FLIGHT_LOOK_S: Final = 1.0
 TIDY_LOOKS: Final = 5
 """The directory is tidied at every so many looks."""
-DEVELOPED_S: Final = 600.0
+EXPORT_MAX_S: Final = 600.0
 """The time limit of an export: longer than ring files of some minutes take on a busy machine."""
 
 log: Final = logging.getLogger("transis.flight")
@@ -69,12 +69,12 @@ class FlightKeeper:
         self._wanted: asyncio.Queue[Keep] = asyncio.Queue()
 
     async def run(self) -> None:
-        developing = asyncio.create_task(self._develop_all(), name="developing films")
+        exporting = asyncio.create_task(self._export_all(), name="exporting ring files")
         try:
             await self._look_after()
         finally:
-            developing.cancel()
-            await asyncio.gather(developing, return_exceptions=True)
+            exporting.cancel()
+            await asyncio.gather(exporting, return_exceptions=True)
 
     async def _look_after(self) -> None:
         looks = 0
@@ -83,19 +83,19 @@ class FlightKeeper:
             if keep is not None:
                 self._wanted.put_nowait(keep)
             if looks % TIDY_LOOKS == 0:
-                with self._told_of_disk():
+                with self._disk_errors_logged():
                     await self._tidy()
             looks += 1
             await asyncio.sleep(FLIGHT_LOOK_S)
 
-    async def _develop_all(self) -> None:
+    async def _export_all(self) -> None:
         while True:
             keep = await self._wanted.get()
-            with self._told_of_disk():
-                await self._develop(keep)
+            with self._disk_errors_logged():
+                await self._export(keep)
 
     @contextmanager
-    def _told_of_disk(self) -> Iterator[None]:
+    def _disk_errors_logged(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -108,24 +108,24 @@ class FlightKeeper:
             return
         self._tidied = await asyncio.to_thread(self._tidier.tidy, flight.current, time.time())
         free, wanted = self._tidied.free_bytes, flight.limits.free_mb * MB
-        paused = f"only {free} bytes are free, {wanted} shall be" if free < wanted else ""
+        paused = f"only {free} bytes are free, and {wanted} must be" if free < wanted else ""
         if bool(paused) != bool(flight.paused):
             log.warning("the flight recorder %s", f"pauses: {paused}; the node goes on" if paused else "goes on")
         flight.paused = paused
 
-    async def _develop(self, keep: Keep) -> None:
+    async def _export(self, keep: Keep) -> None:
         directory = self._flight.directory
         numbers = [int(path.name[:6]) for path in (directory / KEPT).glob("[0-9]*") if path.name[:6].isdigit()]
         name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
         wanted = ExportRequest(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}", around=str(keep.view))
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
         try:
-            async with asyncio.timeout(DEVELOPED_S):
+            async with asyncio.timeout(EXPORT_MAX_S):
                 code, complaint = await run_apart("transis.trace.export", *command)
         except TimeoutError:
-            code, complaint = 1, f"it took longer than {DEVELOPED_S:g} s"
+            code, complaint = 1, f"it took longer than {EXPORT_MAX_S:g} s"
         if code:
-            log.warning("films around %s were not developed: %s", keep.view, complaint)
+            log.warning("the ring files around %s were not exported: %s", keep.view, complaint)
 
     def statistics(self) -> dict[str, int | str]:
         figures: dict[str, int | str] = {"flight": self._flight.paused or "recording", "flight_bytes": self._tidied.bytes}
@@ -312,7 +312,7 @@ class Retention:
             sentence = f"deleted {len(found.deleted)} old trace segments; {found.kept_bytes} bytes are kept"
             _say(logging.INFO, sentence, deleted=list(found.deleted), kept_bytes=found.kept_bytes)
         short = found.free_bytes < self._limits.free_bytes
-        self._pause_or_go_on(f"only {found.free_bytes} bytes are free, {self._limits.free_bytes} shall be" if short else "")
+        self._pause_or_go_on(f"only {found.free_bytes} bytes are free, and {self._limits.free_bytes} must be" if short else "")
 
     def _pause_or_go_on(self, too_little: str) -> None:
         """A write that failed with room on the disk is simply tried again; only a pause that lasts is logged."""

@@ -223,13 +223,13 @@ class SessionLink(asyncio.BufferedProtocol):
     def pump(self) -> None:
         """Write what the host has for this client, until the transport has enough."""
         try:
-            while not self._paused and not self.is_ending and (self._rest or self._next_parcels()):
+            while not self._paused and not self.is_ending and (self._rest or self._take_frames()):
                 self._write_slice()
         except Exception:
             log.exception("session %s failed and is ended; this is a bug", self)
             self.abort()
 
-    def _next_parcels(self) -> bool:
+    def _take_frames(self) -> bool:
         if self.process is None:
             return False
         leaving = self._server.host.take(self.process, SLICE)

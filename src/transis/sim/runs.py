@@ -203,9 +203,9 @@ def _results(request: SimulateRequest) -> Iterator[SeedResult]:
     return in_workers(_run_traced, [request._replace(seeds=range(seed, seed + 1)) for seed in request.seeds], request.jobs)
 
 
-def _run_traced(order: SimulateRequest) -> SeedResult:
+def _run_traced(request: SimulateRequest) -> SeedResult:
     """One seed with its trace, in whichever process this is."""
-    return result_of(_simulated(order))
+    return result_of(_simulated(request))
 
 
 def _simulated(request: SimulateRequest) -> RunOutcome:

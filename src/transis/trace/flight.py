@@ -80,12 +80,12 @@ class Tidier:
     def tidy(self, current: frozenset[str], now_s: float) -> Tidied:
         """Delete what is too old or too much of this node, never a file that is being written (`current`)."""
         mine = [name for name in _names(self._directory) if name.startswith(self._begins) and name not in current]
-        films = [name for name in mine if name.endswith(RING_FILES.suffix)]
+        ring_files = [name for name in mine if name.endswith(RING_FILES.suffix)]
         digests = [name for name in mine if name.endswith(DIGESTS.suffix)]
         kept = [f"{KEPT}/{name}" for name in _names(self._directory / KEPT) if name[:1].isdigit()]
-        self._look_at([*films, *digests, *kept])
+        self._look_at([*ring_files, *digests, *kept])
         limits = self._limits
-        self._keep_newest(films, limits.films_mb * MB - RING_FILE_BYTES, now_s - limits.minutes * 60)
+        self._keep_newest(ring_files, limits.films_mb * MB - RING_FILE_BYTES, now_s - limits.minutes * 60)
         self._keep_newest(digests, limits.kept_mb * MB, now_s - limits.digests_hours * 3600)
         self._keep_newest(kept, limits.kept_mb * MB, 0)
         total = sum(found.size for found in self._known.values()) + sum(_found(self._directory / name).size for name in current)
@@ -141,7 +141,7 @@ CHECKPOINTS_MAX: Final = 4096
 """Checkpoints of all processes between two writes; more are dropped."""
 EVENTS_MAX: Final = 16_384
 """Events of one write; more are a Gap."""
-FILMS_OF_TIME: Final = 5
+RING_FILES_KEPT: Final = 5
 """Ring files that share the minutes that are kept: one is deleted at a time."""
 SECOND_US: Final = 1_000_000
 
@@ -168,8 +168,8 @@ class Flight(Observer):
         self.dropped = 0
         self._digests = SegmentWriter(directory, life, naming=DIGESTS)
         self._recorder = Recorder(life.node, self, EVENTS_MAX)
-        self._films = RingFileWriter(directory, life, self.tape)
-        self._films.begin(now_us)
+        self._ring_files = RingFileWriter(directory, life, self.tape)
+        self._ring_files.begin(now_us)
         self._now_us = self._written_us = self._sealed_us = now_us
         self._checkpoints: list[Checkpoint] = []
         self._changes: list[tuple[int, ViewId]] = []
@@ -183,7 +183,7 @@ class Flight(Observer):
     @property
     def current(self) -> frozenset[str]:
         """Files that are being written."""
-        return frozenset({self._digests.current, self._films.current} - {""})
+        return frozenset({self._digests.current, self._ring_files.current} - {""})
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         """Called for every turn of a busy ring."""
@@ -229,7 +229,7 @@ class Flight(Observer):
         self._write(now_us)
         self._recorder.close(now_us, how)
         self._digests.close()
-        self._films.over(now_us, how)
+        self._ring_files.over(now_us, how)
 
     def write(self, events: Sequence[Event]) -> bool:
         """The sink of the recorder of digests."""
@@ -240,31 +240,31 @@ class Flight(Observer):
     def _write(self, now_us: int) -> None:
         self._written_us = now_us
         pieces, digests = self.tape.take(now_us)
-        if pieces and (self.paused or not self._films.write(now_us, pieces)):
+        if pieces and (self.paused or not self._ring_files.write(now_us, pieces)):
             self.dropped += len(pieces)
-            self._films.skip()
-        if not self.paused and (not self._films.current or self._is_full(now_us)):
-            self._films.begin(now_us)
+            self._ring_files.skip()
+        if not self.paused and (not self._ring_files.current or self._is_full(now_us)):
+            self._ring_files.begin(now_us)
         if (digests or self._checkpoints) and not self._digests.current and self._view is not None:
             self._recorder.observe(now_us, [Configure(self._view)])
-        for telling in digests:
-            self._tell(now_us, telling)
+        for digest in digests:
+            self._record(now_us, digest)
         checkpoints, self._checkpoints = self._checkpoints, []
         self._recorder.observe(now_us, checkpoints)
         self._recorder.flush()
 
-    def _tell(self, now_us: int, telling: View | PrefixDigest) -> None:
-        if not isinstance(telling, View):
-            self._recorder.telling(now_us, telling)
+    def _record(self, now_us: int, digest: View | PrefixDigest) -> None:
+        if not isinstance(digest, View):
+            self._recorder.prefix(now_us, digest)
             return
-        self._view = telling
-        self._recorder.observe(now_us, [Configure(telling)])
-        if telling.id.is_regular:
-            self._changes.append((now_us, telling.id))
+        self._view = digest
+        self._recorder.observe(now_us, [Configure(digest)])
+        if digest.id.is_regular:
+            self._changes.append((now_us, digest.id))
 
     def _is_full(self, now_us: int) -> bool:
-        age_max_us = self.limits.minutes * 60 * SECOND_US // FILMS_OF_TIME
-        return self._films.size > RING_FILE_BYTES or now_us - self._films.began_us > age_max_us
+        age_max_us = self.limits.minutes * 60 * SECOND_US // RING_FILES_KEPT
+        return self._ring_files.size > RING_FILE_BYTES or now_us - self._ring_files.began_us > age_max_us
 
     # --- around changes of the view ---------------------------------------------------------------------------------
 

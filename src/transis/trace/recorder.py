@@ -175,9 +175,9 @@ class Recorder(Observer):
             if record is not None:
                 record(self, now_us, output)
 
-    def telling(self, now_us: int, telling: PrefixDigest) -> None:
+    def prefix(self, now_us: int, digest: PrefixDigest) -> None:
         """Digests of what was delivered (tape.py)."""
-        conf, regular, (count, a, b), last = telling
+        conf, regular, (count, a, b), last = digest
         self._append(Prefix(self._next(), now_us, conf, regular, count, a, b, last))
 
     def fault(self, now_us: int, what: str) -> None:

@@ -71,7 +71,7 @@ _OF_RUNS: Final = {
     "place_seq": _LONG,
     "place_index": _INT,
     "tpos": _LONG,  # -1 for basic
-    "before": _LONG,  # of a SEND: ordered messages that its node had delivered in this stay; null if the segment does not tell
+    "before": _LONG,  # SEND only: ordered messages that its node had delivered in this stay; null if unknown
     "origin_us": _LONG,
     "timestamp": _LONG,
     "size": _LONG,
@@ -97,7 +97,7 @@ _OF_GROUPS: Final = {
     "group_view": _LONG,
     "cause_index": _LONG,  # of its place; wider than that of messages, for a fingerprint stands there after some mergers
     "name": _TEXT,
-    "processes": _LONGS,  # of a GVIEW: who was shown it; of an address: whom it names, by private keys
+    "processes": _LONGS,  # GVIEW: the processes that were shown it; address: those it names, by private keys
     "joined": _LONGS,
     "left": _LONGS,
     "origins": _ORIGINS,

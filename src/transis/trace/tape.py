@@ -227,7 +227,7 @@ class DeliveryLog:
         self._prefixes = Prefixes()
         self._rows = bytearray()
         self._pieces: list[Piece] = []
-        self._tellings: list[View | PrefixDigest] = []
+        self._digests: list[View | PrefixDigest] = []
         self.messages = 0
 
     # --- fed --------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class DeliveryLog:
             self._tpos = 0
         self.view = view
         self._pieces.append(view)
-        self._tellings.append(view)
+        self._digests.append(view)
 
     # --- emptied by the flight recorder -----------------------------------------------------------------------------
 
@@ -273,8 +273,8 @@ class DeliveryLog:
         self._end_rows()
         for told in self._prefixes.pace(now_us):
             self._tell(told)
-        taken = Drained(self._pieces, self._tellings)
-        self._pieces, self._tellings = [], []
+        taken = Drained(self._pieces, self._digests)
+        self._pieces, self._digests = [], []
         return taken
 
     def _goes_on(self, run: Delivered) -> bool:
@@ -325,7 +325,7 @@ class DeliveryLog:
 
     def _tell(self, told: Digest, last: bool = False) -> None:
         if self.view is not None:
-            self._tellings.append(PrefixDigest(self.view.id, self.view.regular, told, last))
+            self._digests.append(PrefixDigest(self.view.id, self.view.regular, told, last))
 
     def _number_of(self, address: bytes) -> int:
         known = self.addresses.get(address)

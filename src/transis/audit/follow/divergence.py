@@ -43,7 +43,7 @@ from transis.trace.events import CheckpointEvent, Event
 from transis.types.ids import NodeId, ViewId
 from transis.types.views import GroupId, GroupViewId
 
-# --- telling ----------------------------------------------------------------------------------------------------------
+# --- divergences ------------------------------------------------------------------------------------------------------
 
 ONE_SEQUENCE: Final = "one_sequence"
 ATOMICITY: Final = "failure_atomicity_4"

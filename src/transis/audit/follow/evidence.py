@@ -69,7 +69,7 @@ class EvidenceExport:
         self._due_s: dict[str, float] = {}
         """By violation, when to look for ring files again; never, if it is done or under way."""
         self._waited_s: dict[str, float] = {}
-        self._developing = ThreadPoolExecutor(1, "developing")
+        self._exporting = ThreadPoolExecutor(1, "exporting")
         self._explaining = ThreadPoolExecutor(1, "explaining")
 
     def keep(self, divergences: Sequence[Divergence]) -> None:
@@ -78,17 +78,17 @@ class EvidenceExport:
         for divergence in divergences:
             if divergence.property != REPLICAS and self._due_s.get(_key(divergence), 0.0) <= self._now_s():
                 self._due_s[_key(divergence)] = inf
-                self._later(self._developing, self._keep, divergence)
+                self._later(self._exporting, self._keep, divergence)
 
     def explain_what_is_left(self) -> None:
         """Explain what an earlier follower exported and had no time to explain."""
-        for place, why in self._developed():
+        for place, why in self._exported():
             if why.get(EXACTLY) is None:
                 self._later(self._explaining, self._explain, place)
 
     def close(self, patiently: bool) -> None:
         """Wait until everything is explained, or give up what has not begun."""
-        self._developing.shutdown(wait=patiently, cancel_futures=not patiently)
+        self._exporting.shutdown(wait=patiently, cancel_futures=not patiently)
         self._explaining.shutdown(wait=patiently, cancel_futures=not patiently)
 
     def _later(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
@@ -97,13 +97,13 @@ class EvidenceExport:
             pool.submit(work, *what)
 
     def _keep(self, divergence: Divergence) -> None:
-        with self._told_of(str(divergence.conf)):
-            if any(_is_of(why, divergence) for _, why in self._developed()):
+        with self._errors_reported(str(divergence.conf)):
+            if any(_is_of(why, divergence) for _, why in self._exported()):
                 return
             if len(self._numbers()) >= KEPT_MAX:
                 self._tell(f"evidence is kept of {KEPT_MAX} violations already, so none of {divergence.conf}")
                 return
-            place = self._develop(divergence)
+            place = self._export(divergence)
             if place is None:
                 self._look_again(divergence)
                 return
@@ -119,7 +119,7 @@ class EvidenceExport:
             nothing = f"no flight recorder has anything of {divergence.conf}"
             self._tell(f"{nothing}: no evidence is kept, unless ring files come soon")
 
-    def _developed(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+    def _exported(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """The evidence that there is, and what is known about it."""
         for path in sorted(self._directory.glob(f"[0-9]*/{WHY}")):
             with suppress(OSError, msgspec.MsgspecError):
@@ -128,7 +128,7 @@ class EvidenceExport:
     def _numbers(self) -> list[int]:
         return sorted(int(path.name[:6]) for path in self._directory.glob("[0-9]*") if path.name[:6].isdigit())
 
-    def _develop(self, divergence: Divergence) -> Path | None:
+    def _export(self, divergence: Divergence) -> Path | None:
         """Export traces to a directory that appears when it is complete; None if there is nothing."""
         self._directory.mkdir(exist_ok=True)
         name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
@@ -142,7 +142,7 @@ class EvidenceExport:
 
     def _explain(self, place: Path) -> None:
         """Let the exact audit explain it, once, though it may be asked for twice while a follower starts."""
-        with self._told_of(place.name):
+        with self._errors_reported(place.name):
             why = msgspec.json.decode((place / WHY).read_bytes(), type=dict[str, Any])
             if why.get(EXACTLY) is not None:
                 return
@@ -152,7 +152,7 @@ class EvidenceExport:
                 self._tell(f"{one['property']}: {one['explanation']}")
 
     @contextmanager
-    def _told_of(self, what: str) -> Iterator[None]:
+    def _errors_reported(self, what: str) -> Iterator[None]:
         try:
             yield
         except (TransisError, OSError) as error:

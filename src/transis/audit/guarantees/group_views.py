@@ -321,12 +321,12 @@ ELSEWHERE: Final = """
 """
 
 NEVER_THERE: Final = """
-    with telling as (
+    with recorded as (
         select distinct node from {clients} left semi join (select node from {client_lives} where not gapped) using (node)
         where connected
     ), strangers as (
         select process, process_name, n.node_name
-        from {people} join telling using (node) join {node_names} n using (node)
+        from {people} join recorded using (node) join {node_names} n using (node)
         left anti join (select process from {clients} where connected) using (process)
     ), members as (
         select *, explode(members) as process from {changes} where conf_lseq is not null
