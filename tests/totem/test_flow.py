@@ -1,4 +1,4 @@
-"""Flow control (L5, W4, T14 of docs/claims.md): single formulas, and rings of senders that follow them."""
+"""Flow control (L5, W4, T14 of docs/traps.md): single formulas, and rings of senders that follow them."""
 
 from __future__ import annotations
 
