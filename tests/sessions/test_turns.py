@@ -6,9 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sessions.hosting import STEP_US, Alone, send_to
-from transis.sessions.frames import Done, Join, Joined, Leave
+from transis.sessions.frames import Checkpoint, Done, Join, Joined, Leave
+from transis.sessions.host import TOLD_MAX
 from transis.sessions.queues import SLICE_MESSAGES, UNDER_WAY_MAX, Turns
+from transis.types.ids import Place, ViewId, ViewKind
 from transis.types.outputs import Configure
+from transis.types.views import GroupViewId
 
 
 class Talker:
@@ -29,7 +32,7 @@ class Talker:
 def test_nobody_is_served_twice_while_another_waits(steps: list[int], budgets: list[int]) -> None:
     """Whatever time each turn has: between two steps of one, all others that still wait have had one."""
     heard: list[int] = []
-    turns = Turns()
+    turns: Turns[Talker] = Turns()
     talkers = [Talker(name, count, heard) for name, count in enumerate(steps)]
     for talker in talkers:
         turns.add(talker)
@@ -45,7 +48,7 @@ def test_nobody_is_served_twice_while_another_waits(steps: list[int], budgets: l
 
 def test_who_is_gone_has_no_turn() -> None:
     heard: list[int] = []
-    turns, one, two = Turns(), Talker(1, 3, heard), Talker(2, 2, heard)
+    turns, one, two = Turns[Talker](), Talker(1, 3, heard), Talker(2, 2, heard)
     turns.add(one)
     turns.add(two)
     turns.drop(one)
@@ -129,3 +132,20 @@ def test_a_node_with_room_again_takes_a_slice_and_then_the_next() -> None:
     alone.settle(60)
     done = [frame for process in many for frame in alone.seen[process] if isinstance(frame, Done)]
     assert sum(frame.count for frame in done) == 4 * 40_000
+
+
+def test_a_node_records_what_it_was_told_before_it_is_told_more() -> None:
+    """Recording a checkpoint takes longer than telling it: nothing is lost, but the turn is over."""
+    alone = Alone()
+    process = alone.member("x")
+    told = Checkpoint(
+        "x", GroupViewId(ViewId(ViewKind.REGULAR, 4, alone.node.id), Place(1, 0)), 0, None, 0, Place(0, 0), b"digest"
+    )
+    for _ in range(TOLD_MAX - 1):
+        alone.say(process, told)
+    assert not alone.host.is_ahead
+    alone.say(process, told)
+    assert alone.host.is_ahead
+    alone.carry_out()
+    assert not alone.host.is_ahead
+    assert len(alone.checkpoints) == TOLD_MAX

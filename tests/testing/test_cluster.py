@@ -285,6 +285,29 @@ def test_many_processes_of_one_node(clusters: Clusters) -> None:
     assert all(order == orders[0] for order in orders)
 
 
+def test_a_client_that_says_a_lot_to_a_paused_node_does_not_come_first(clusters: Clusters) -> None:
+    """Clients take turns: of what waited, the message of the one that came last is among the first."""
+    c = clusters(2)
+
+    async def talk() -> list[bytes]:
+        listener, flooder, other = [await c.connect("a").open() for _ in range(3)]
+        reading = asyncio.create_task(datas(listener, "g", 101))
+        await c.settle()
+        c.pause("a")
+        for number in range(100):
+            await flooder.send("g", b"%d" % number)
+            await flooder.send("nobody", b"so that the next one is a frame of its own")
+        await c.run_for(0.001)
+        await other.send("g", b"late")
+        await c.run_for(0.001)
+        c.resume("a")
+        return await reading
+
+    order = c.run(talk())
+    assert [data for data in order if data != b"late"] == [b"%d" % number for number in range(100)]
+    assert order.index(b"late") < 10
+
+
 # --- judgement ---------------------------------------------------------------------------------------------------------------
 
 

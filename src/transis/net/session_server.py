@@ -335,7 +335,7 @@ class SessionServer:
         self._watch: asyncio.Task[None] | None = None
         self.unread = 0
         """Bytes of clients that wait to be worked off, or are not a whole frame yet."""
-        self._turns = Turns()
+        self._turns: Turns[Speaker] = Turns()
         self._rest = WaitingInHost(host, self.now)
         self._strangers, self._full_up = Rarely(), Rarely()
         self._turn_ns = driver.config.client_turn_us * 1000
@@ -493,7 +493,7 @@ class SessionServer:
         self.worked()
 
     def _has_time(self) -> bool:
-        return monotonic_ns() < self._turn_ends
+        return monotonic_ns() < self._turn_ends and not self.host.is_ahead
 
     def _turn_soon(self) -> None:
         if not self._turn_arranged:

@@ -68,6 +68,9 @@ __all__ = ["OutFrame", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLO
 
 EVERYTHING: Final = 1 << 62
 
+TOLD_MAX: Final = 64
+"""Checkpoints that the node takes before it records them."""
+
 
 class SessionHost:
     """All sessions of one node."""
@@ -94,6 +97,7 @@ class SessionHost:
         self._fanout = Fanout(self._sessions, self._queues)
         self._configuration: View | None = None
         self._stopped = ""
+        self._told = 0
 
     # --- clients ----------------------------------------------------------------------------------------------------
 
@@ -181,6 +185,7 @@ class SessionHost:
             name, view, place = checkpoint.name, checkpoint.view, checkpoint.place
             behind = (checkpoint.count, checkpoint.sender, checkpoint.counter, place, checkpoint.digest)
             self.node.checkpoint(ProcessCheckpoint(session.number, group_id(name), name, view, *behind))
+            self._told += 1
         else:
             session.checkpoints.dropped += 1
 
@@ -256,6 +261,7 @@ class SessionHost:
 
     def hear(self, now: int, news: Sequence[News]) -> None:
         """Handle what the node handed out, in order."""
+        self._told = 0
         me, frame = self.node.id, self._fanout.frame
         for one in news:
             if type(one) is GroupDelivered:
@@ -339,6 +345,11 @@ class SessionHost:
         self._work(now)
 
     # --- what waits here --------------------------------------------------------------------------------------------
+
+    @property
+    def is_ahead(self) -> bool:
+        """What clients told the node is to be recorded before they tell more: that takes longer than telling it."""
+        return self._told >= TOLD_MAX
 
     @property
     def is_busy(self) -> bool:

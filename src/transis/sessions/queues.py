@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
 
 from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
@@ -32,23 +32,29 @@ class Speaker(Protocol):
         """One step: a frame, or what is needed to have one. False when nothing is left."""
 
 
-class Turns:
+Waiting = TypeVar("Waiting", bound=Speaker)
+
+
+class Turns(Generic[Waiting]):
     """Who waits, in the order of their turns. Whoever runs the node says after each step whether there is time for another."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Speaker, None] = OrderedDict()
+        self._waiting: OrderedDict[Waiting, None] = OrderedDict()
 
-    def __contains__(self, speaker: Speaker) -> bool:
+    def __contains__(self, speaker: Waiting) -> bool:
         return speaker in self._waiting
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, speaker: Speaker) -> None:
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(list(self._waiting))
+
+    def add(self, speaker: Waiting) -> None:
         """Again is nothing: it keeps its place."""
         self._waiting.setdefault(speaker)
 
-    def drop(self, speaker: Speaker) -> None:
+    def drop(self, speaker: Waiting) -> None:
         self._waiting.pop(speaker, None)
 
     def work(self, may_go_on: Callable[[], bool]) -> None:

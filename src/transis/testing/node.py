@@ -1,7 +1,8 @@
 """Sessions on a simulated host: the code of a real node's (sessions/host.py), with clients that are programs in virtual time.
 
-1. Clients' frames wait in an inbox, as in sockets, even while the node is paused. Each turn handles one, after everything that
-   the node handed out before was carried out and recorded, so that the trace has what a client does in its true order.
+1. Clients' frames wait as in sockets, even while the node is paused. Each turn of the node handles one, and clients take turns:
+   after everything that the node handed out before was carried out and recorded, so that the trace has what a client does in its
+   true order.
 2. For the same reason the sessions hear of the node's outputs in the turn after them.
 3. Frames for clients leave some microseconds later. What has not left when a node crashes, no client sees.
 4. The harness learns of these clients what it knows of its own client processes: who is connected, who wants to be in which
@@ -21,6 +22,7 @@ from transis.client.link import OnFrames, OnLost
 from transis.node.node import Node
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, Join, Leave, NodeFrame, Send
 from transis.sessions.host import HEARD, SessionHost, SessionPolicy
+from transis.sessions.queues import Turns
 from transis.sim.host import Host
 from transis.sim.life import Clients, Life
 from transis.sim.world import World
@@ -44,7 +46,8 @@ class SimulatedSessions:
         self._sessions = SessionHost(life.node, host.config.cluster, policy)
         self._world = world
         self._host = host
-        self._inbox: deque[tuple[SimulatedLink, ClientFrame | None]] = deque()
+        self._turns: Turns[SimulatedLink] = Turns()
+        self._now = 0
         self._unheard: list[News] = []
         self._links: dict[int, SimulatedLink] = {}
         self._flush_arranged = False
@@ -53,7 +56,7 @@ class SimulatedSessions:
     @property
     def is_idle(self) -> bool:
         """Nothing of a session is on its way to the node or to its client, and nothing waits for a turn."""
-        return not (self.under_way or self._inbox or self._unheard or self._flush_arranged or self._sessions.ready())
+        return not (self.under_way or self._turns or self._unheard or self._flush_arranged or self._sessions.ready())
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -63,7 +66,7 @@ class SimulatedSessions:
             self._unheard.append(output)
 
     def deadline(self) -> int:
-        if self._inbox or self._unheard or self._sessions.is_busy or (self._sessions.ready() and not self._flush_arranged):
+        if self._turns or self._unheard or self._sessions.is_busy or (self._sessions.ready() and not self._flush_arranged):
             return AT_ONCE
         return self._sessions.deadline()
 
@@ -75,8 +78,9 @@ class SimulatedSessions:
             self._sessions.wake(now)
         elif self._sessions.is_busy:
             self._sessions.go_on(now)
-        elif self._inbox:
-            self._attend(now, *self._inbox.popleft())
+        elif self._turns:
+            self._now = now
+            self._turns.work(lambda: False)
         self._arrange_flush()
 
     def check(self) -> None:
@@ -86,10 +90,12 @@ class SimulatedSessions:
 
     def arrive(self, link: SimulatedLink, frames: Sequence[ClientFrame | None]) -> None:
         """Frames of a client, None for the end of its connection."""
-        self._inbox.extend((link, frame) for frame in frames)
+        link.said.extend(frames)
+        self._turns.add(link)
         self._host.arrange()
 
-    def _attend(self, now: int, link: SimulatedLink, frame: ClientFrame | None) -> None:
+    def attend(self, link: SimulatedLink, frame: ClientFrame | None) -> None:
+        now = self._now
         if isinstance(frame, Hello) and link.process is None:
             self._welcome(now, link, frame)
         elif link.process is None or link.process not in self._links:
@@ -151,9 +157,9 @@ class SimulatedSessions:
             self._sessions.hear(self._host.clock.local(self._world.now), self._unheard)
             self._write()
         self._unheard, links, self._links = [], self._links, {}
-        for link in [*links.values(), *(link for link, _ in self._inbox)]:
+        for link in [*links.values(), *self._turns]:
             link.broke("it crashed" if ended == "failed" else f"it {ended}")
-        self._inbox.clear()
+            self._turns.drop(link)
 
 
 class SimulatedLink:
@@ -161,6 +167,7 @@ class SimulatedLink:
 
     def __init__(self, world: World, loop: VirtualLoop, sessions: SimulatedSessions) -> None:
         self.process: int | None = None
+        self.said: deque[ClientFrame | None] = deque()
         self._world = world
         self._loop = loop
         self._sessions = sessions
@@ -203,6 +210,10 @@ class SimulatedLink:
             self.broke(f"it {self._sessions.life.ended}")
         else:
             self._sessions.arrive(self, frames)
+
+    def work_off(self) -> bool:
+        self._sessions.attend(self, self.said.popleft())
+        return bool(self.said)
 
     def arrived(self, frames: list[NodeFrame]) -> None:
         if self._on_frames is not None and not self._is_over:
