@@ -16,11 +16,12 @@ from tests.lansis.speech import said
 from transis.engine.base import Packet
 from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.dag import TIMESTAMP_ROOM
+from transis.lansis.detector import BROKEN
 from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
 from transis.lansis.sending import NUMBER_MAX, BurstMark, flow_tag, round_of
 from transis.lansis.states import State
-from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
@@ -237,3 +238,54 @@ def test_a_crowd_of_speakers_leaves_nothing_behind() -> None:
     seen = table["a"].engine.inspect()
     assert len(seen.heard_at) <= 3
     assert seen.promises <= 3
+
+
+# --- words that would hold up the order -----------------------------------------------------------------------------
+
+
+def _claims_of_b(table: Table, **claims: object) -> Alive:
+    """What `b` might say to `a`, with some fields falsified."""
+    seen = table["a"].engine.inspect().view
+    honest = Alive(seen.tag, 1, False, seen.dag.inserted[1], seen.dag.latest + 1, tuple(seen.dag.inserted), ())
+    return honest._replace(**claims)  # type: ignore[arg-type]
+
+
+def _at_rest() -> Table:
+    table = Table("abc")
+    table.form("abc")
+    table.submit("c", Service.AGREED, "one")
+    table.run_until(lambda: all(table.texts(name) == ["one"] for name in "abc"))
+    table.run(100_000)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("claims", "word"),
+    [
+        ({"sent": 1 << 20}, ""),
+        ({"clock": 0}, "its clock says 0, and it has what was stamped"),
+        ({"recv": (1 << 20, 0, 1)}, "it has my datagram 1048576, and I sent 0"),
+        ({"recv": (0, 1 << 20, 1)}, "it has its own datagram 1048576, and sent 0"),
+    ],
+)
+def test_who_says_what_cannot_be_is_left_out_and_the_order_goes_on(claims: dict[str, object], word: str) -> None:
+    """A member that says once that it has sent a million datagrams would keep everybody waiting for them: nobody is silent, and
+    nobody lags. A clock that stands still and acknowledgements of what was never sent do the same."""
+    table = _at_rest()
+    table.hand("a", _claims_of_b(table, **claims))
+    table.submit("a", Service.AGREED, "two")
+    table.run_until(lambda: "two" in table.texts("a"))
+    table.run_until(
+        lambda: table["a"].engine.state is State.OPERATIONAL and any(view.cause.what == BROKEN for view in table["a"].views)
+    )
+    assert all(word in str(dict(note.detail)["why"]) for note in table["a"].notes("broken data"))
+    assert bool(table["a"].notes("broken data")) == bool(word)
+
+
+def test_acknowledgements_in_data_of_what_i_never_sent() -> None:
+    table = _at_rest()
+    view = table["a"].engine.inspect().view
+    header = DataHeader(DatagramClass.CAUSAL, view.tag, 1, 1, 0, view.dag.latest + 1, 0, 0, True, False)
+    table.hand("a", Burst(header, [encode_data(header, encode_acks(0, ((0, 7),), ()))]))
+    (note,) = table["a"].notes("broken data")
+    assert dict(note.detail)["why"] == "acknowledges 7 of rank 0"

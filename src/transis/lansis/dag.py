@@ -120,7 +120,8 @@ class Dag:
         self._nodes: deque[DagNode] = deque()
         self._ends: list[dict[int, DagNode]] = [{} for _ in starts]
         self._pasts = [list(starts) for _ in starts]
-        self._stamped = [base] * len(starts)
+        self.stamped = [base] * len(starts)
+        """The timestamp of each member's last node."""
         self._heads: dict[tuple[int, int], Acks] = {}
         self._ripe: deque[int] = deque()
         """Ranks whose next node may have become insertable."""
@@ -175,7 +176,7 @@ class Dag:
 
     def _take_head(self, rank: int, first: int, head: Acks) -> None:
         for acked, counter in head.acks:
-            if acked >= len(self.stores) or acked == rank or counter > self.inserted[acked] + SEQ_JUMP_MAX:
+            if acked >= len(self.stores) or acked == rank or counter > self._farthest(acked):
                 self._break(rank, f"acknowledges {counter} of rank {acked}")
                 return
         self._heads[rank, first] = head
@@ -183,6 +184,10 @@ class Dag:
             self._asked.append((rank, head.nacks))
         for acked, counter in head.acks:
             self._named_in_data(acked, counter, rank)
+
+    def _farthest(self, rank: int) -> int:
+        """Up to where anybody may hold something of it. How many I have sent only I know."""
+        return self.stores[rank].highest if rank == self._me else self.inserted[rank] + SEQ_JUMP_MAX
 
     def take_asked(self) -> list[tuple[int, Sequence[Nack]]]:
         """Requests in data since the last call, with who made them. A burst that waits for what I lost must not hide what its
@@ -307,7 +312,7 @@ class Dag:
     def _is_stamped_well(self, rank: int, piece: Burst, head: Acks) -> bool:
         """Lamport's rule: is it later than everything that it follows and everything that its sender had delivered?"""
         ts = piece.header.timestamp
-        if ts <= self._stamped[rank] or head.dep >= order_key(ts - self._base, rank):
+        if ts <= self.stamped[rank] or head.dep >= order_key(ts - self._base, rank):
             return False
         nodes = (self._ends[acked].get(counter) for acked, counter in head.acks)
         return all(node is None or node.ts < ts for node in nodes)
@@ -318,7 +323,7 @@ class Dag:
         self._nodes.append(node)
         self._ends[rank][node.last] = node
         self._pasts[rank] = past
-        self._stamped[rank] = node.ts
+        self.stamped[rank] = node.ts
         self.inserted[rank] = node.last
         self.held_bytes += node.size
         self.held_datagrams += node.last - node.first + 1
@@ -331,6 +336,10 @@ class Dag:
         if rank not in self._broken:
             self._broken[rank] = why
             self._news.append((rank, why))
+
+    def distrust(self, rank: int, why: str) -> None:
+        """What it says beside its data makes no sense either."""
+        self._break(rank, why)
 
     def is_broken(self, rank: int) -> bool:
         return rank in self._broken
@@ -345,7 +354,7 @@ class Dag:
     @property
     def latest(self) -> int:
         """The highest timestamp in the DAG."""
-        return max(self._stamped)
+        return max(self.stamped)
 
     @property
     def nodes(self) -> Sequence[DagNode]:

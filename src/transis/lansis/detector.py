@@ -5,7 +5,9 @@
    whose multicast is dead would answer questions forever.
 3. Nonsense: what a member sent cannot be read, or follows what it cannot follow. Nothing more is accepted from it, so nothing
    behind it could ever be delivered.
-4. A node that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
+4. Withholding: what a member says that it has sent does not come for twice as long as lag takes. Nothing is delivered in order
+   before it is here, so one false word would stop everybody for good.
+5. A node that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ LAGS = "does not keep up"
 BROKEN = "broken data"
 QUESTIONS: Final = 3
 TICKS: Final = 4
+WITHHELD_LAGS: Final = 2
 
 
 class Detector:
@@ -36,6 +39,8 @@ class Detector:
         self._health = health
         self._asked: dict[int, int] = {}
         self._behind_since: dict[int, int] = {}
+        self._withheld: dict[int, tuple[int, int]] = {}
+        """Rank of a member that owes data that it claims: how far its data is here, and since when."""
         self.queries = 0
         self.breaks_silence = 0
         self.breaks_lag = 0
@@ -43,6 +48,7 @@ class Detector:
     def begin_view(self) -> None:
         self._asked.clear()
         self._behind_since.clear()
+        self._withheld.clear()
         if self._core.view.is_singleton:
             self._core.timers.cancel(Event.WATCH)
         else:
@@ -54,7 +60,7 @@ class Detector:
         others = [rank for rank in range(len(core.view)) if rank != core.view.rank]
         lagging = [rank for rank in others if self._lags(rank)]
         silent = [rank for rank in others if self._is_gone(rank)]
-        broken = [rank for rank in others if core.view.dag.is_broken(rank)]
+        broken = [rank for rank in others if core.view.dag.is_broken(rank) or self._withholds(rank)]
         self.breaks_lag += len(lagging)
         self.breaks_silence += len(silent)
         core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, core.view.silence_us // TICKS))
@@ -111,6 +117,17 @@ class Detector:
         since = max(self._behind_since.setdefault(rank, core.now), stability.progress_at[rank])
         return core.now - since > core.config.pulse.ack_lag_us * (1 + self._health.score)
 
+    def _withholds(self, rank: int) -> bool:
+        core, store = self._core, self._core.view.dag.stores[rank]
+        if max(core.view.claimed[rank], store.highest) <= store.aru:
+            self._withheld.pop(rank, None)
+            return False
+        have, since = self._withheld.setdefault(rank, (store.aru, core.now))
+        if have < store.aru:
+            self._withheld[rank] = (store.aru, core.now)
+            return False
+        return core.now - since > WITHHELD_LAGS * core.config.pulse.ack_lag_us * (1 + self._health.score)
+
     # --- my own health ----------------------------------------------------------------------------------------------
 
     def fired_late(self, late_us: int) -> bool:
@@ -123,6 +140,7 @@ class Detector:
         if core.state in (State.OPERATIONAL, State.STAGE_1):
             core.view.heard_at = [core.now] * len(core.view)
             self._behind_since.clear()
+            self._withheld.clear()
 
     def statistics(self) -> dict[str, int]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.alive import Heartbeat
 from transis.lansis.dag import DagNode
 from transis.lansis.delivery import DagDelivery
@@ -56,8 +57,7 @@ class Receiver:
                 self._inserted(node)
         for asker, nacks in dag.take_asked():
             self._repair.asked(asker, nacks)
-        for rank, why in dag.take_broken():
-            self._core.note("broken data", node=str(self._core.view.node(rank)), why=why)
+        self._tell_broken()
 
     def _inserted(self, node: DagNode) -> None:
         core, view = self._core, self._core.view
@@ -86,7 +86,13 @@ class Receiver:
         if member == view.rank or len(alive.recv) != len(view):
             return
         self.alives_heard += 1
+        why = self._contradiction(alive)
+        if why:
+            dag.distrust(member, why)
+            self._tell_broken()
+            return
         view.heard_at[member] = core.now
+        view.claimed[member] = max(view.claimed[member], alive.sent)
         dag.name(member, alive.sent)
         for rank, counter in enumerate(alive.recv):
             if counter > dag.named[rank]:
@@ -95,6 +101,25 @@ class Receiver:
             view.stability.heard(member, alive.recv, core.now)
             view.order.heard_alive(member, alive.sent, alive.clock)
         self._repair.asked(member, alive.nacks)
+
+    def _contradiction(self, alive: Alive) -> str:
+        """Why no member that follows the protocol says this; empty if one may. A clock that stands still promises nothing, so it
+        would stop the order, and what was never sent would fill the window."""
+        core, dag, member = self._core, self._core.view.dag, alive.sender
+        mine, own = alive.recv[core.view.rank], alive.recv[member]
+        if mine > core.counter:
+            return f"it has my datagram {mine}, and I sent {core.counter}"
+        if alive.sent < own:
+            return f"it has its own datagram {own}, and sent {alive.sent}"
+        known = zip(alive.recv, dag.inserted, dag.stamped, strict=True)
+        seen = max((stamp for said, have, stamp in known if said >= have), default=0)
+        if alive.clock < min(seen, TIMESTAMP_TAKEN_MAX):
+            return f"its clock says {alive.clock}, and it has what was stamped {seen}"
+        return ""
+
+    def _tell_broken(self) -> None:
+        for rank, why in self._core.view.dag.take_broken():
+            self._core.note("broken data", node=str(self._core.view.node(rank)), why=why)
 
     def statistics(self) -> dict[str, int]:
         dag = self._core.view.dag

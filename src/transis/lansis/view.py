@@ -80,6 +80,8 @@ class ViewState:
         """When the last burst of each member entered the DAG."""
         self.heard_at = [now] * len(members)
         """When each member last gave a sign of life; a retransmission of old data is not one."""
+        self.claimed = [first - 1 for first in expected]
+        """The last counter of each member, by its own word."""
         self.gone: set[int] = set()
         """Ranks of accused members, which no longer answer requests for their data."""
         self._ranks = {node: rank for rank, node in enumerate(members)}
