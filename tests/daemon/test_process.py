@@ -250,6 +250,23 @@ def test_links_are_cut_and_healed_between_three(site: Site) -> None:
         daemon.sees("ann", "bob", "cid")
 
 
+def test_daemons_whose_quorum_lists_differ_say_so_and_neither_side_of_a_cut_is_primary(site: Site) -> None:
+    both, own = 'quorum = ["ann", "bob"]\n', 'quorum = ["bob"]\n'
+    ann = site.start("ann", admin="allow_faults = true\n", node=both)
+    bob = site.start("bob", admin="allow_faults = true\n", node=own)
+    doubt = "quorum lists differ: ann bob at ann; bob at bob"
+    for daemon in (ann, bob):
+        daemon.log.until(f"{doubt}: no view is primary")
+        view = daemon.ask("status")["view"]
+        assert (view["primary"], view["doubt"]) == (False, doubt)
+        assert doubt in daemon.ask("status")["warnings"]
+    assert f"no: {doubt}" in site.run("status", "--admin", str(ann.admin)).stdout
+    cut_off(ann, bob)
+    for daemon in (ann, bob):
+        daemon.sees(daemon.name)
+        assert daemon.ask("status")["view"]["primary"] is False
+
+
 def cut_off(one: RunningDaemon, *others: RunningDaemon) -> None:
     """On both sides, for a multicast cannot leave anybody out."""
     one.ask("cut", peers=[other.name for other in others])

@@ -8,11 +8,12 @@ of an application is appended only by a node whose lane is open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
+from transis.groups.quorum import NO_LIST, QuorumList
 from transis.groups.table import Identify
 from transis.trace.events import History, NodeTrace
 from transis.trace.recorder import Recorder
@@ -45,7 +46,7 @@ class Ring:
 class Daemon:
     """A node: its layer, what it has not sent yet, how much of its ring's log it delivered, and its processes' streams."""
 
-    def __init__(self, name: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
+    def __init__(self, name: str, identify: Identify = group_id, quorum: QuorumList = NO_LIST) -> None:
         self.id = NodeId(name, 1, sum(name.encode()))
         self.identify = identify
         self.layer = GroupLayer(self.id, quorum, identify)
@@ -164,8 +165,8 @@ class Survivors(NamedTuple):
 class Order:
     """All nodes and the rings between them."""
 
-    def __init__(self, names: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
-        self.daemons = {name: Daemon(name, identify, quorum) for name in names}
+    def __init__(self, names: str, identify: Identify = group_id, quorum: Mapping[str, QuorumList] | None = None) -> None:
+        self.daemons = {name: Daemon(name, identify, (quorum or {}).get(name, NO_LIST)) for name in names}
         self._seq = 0
 
     def reconfigure(self, parts: Sequence[Survivors]) -> None:

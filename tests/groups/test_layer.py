@@ -9,6 +9,7 @@ from tests.groups.streams import Seen, judge
 from transis.groups.exchange import WAITING_BYTES_MAX, HeldBack
 from transis.groups.layer import CONTROL_PROCESS
 from transis.groups.messages import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
+from transis.groups.quorum import QuorumList
 from transis.types.errors import UsageError
 from transis.types.ids import Place, ProcessId, Service, ViewKind
 from transis.types.outputs import GroupLeft, GroupRefused
@@ -471,7 +472,7 @@ def test_junk_from_a_peer_is_counted() -> None:
 
 
 def test_the_primary_flag_is_a_majority_of_the_configured_nodes() -> None:
-    order = Order("abc", quorum=frozenset("abc"))
+    order = Order("abc", quorum=dict.fromkeys("abc", QuorumList.of("abc")))
     for daemon in order.daemons.values():
         daemon.connect(1)
         daemon.layer.join(1, "red")

@@ -185,6 +185,10 @@ def _head(found: Values, figures: Values) -> Table:
     return table
 
 
+def _not_primary(view: Values) -> Text:
+    return Text(f"no: {view['doubt'] or 'others may have the majority'}", style="bold yellow")
+
+
 def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     state_style = "green" if found["state"] == "Operational" else "bold yellow"
     who = f"{found['node']}, life {found['incarnation']}, of cluster {found['cluster']}; up {duration(found['up_s'])}"
@@ -196,9 +200,7 @@ def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     else:
         facts.append(("view", Text(f"{view['id']} for {duration(view['since_s'])}: {view['cause']}")))
         if view["primary"] is not None:
-            facts.append(
-                ("primary", Text("yes") if view["primary"] else Text("no: others may have the majority", style="bold yellow"))
-            )
+            facts.append(("primary", Text("yes") if view["primary"] else _not_primary(view)))
     seal = "sealed" if found["sealed"] else "in plain text"
     how = f"{found['transport']} at {found['address']}, {seal}, GSO {figures.get('gso', '?')}"
     facts.append(("network", Text(how)))

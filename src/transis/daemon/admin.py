@@ -31,7 +31,7 @@ from transis.net.transport import StatisticsDict
 from transis.settings.load import renamed
 from transis.types.errors import ConfigError, UsageError
 from transis.types.outputs import Configure, NodeOutput, Observer
-from transis.types.views import View, is_primary
+from transis.types.views import View
 
 # --- reports ----------------------------------------------------------------------------------------------------------
 
@@ -101,6 +101,7 @@ class Reports(Observer):
             "id": view_name(view.id),
             "members": [node.name for node in view.nodes],
             "primary": self.primary,
+            "doubt": self._driver.node.verdict().doubt,
             "cause": cause_in_words(view.cause),
             "since": since,
             "since_s": seconds,
@@ -108,7 +109,7 @@ class Reports(Observer):
 
     @property
     def primary(self) -> bool | None:
-        return is_primary(frozenset(self._opening.config.quorum), self.view.nodes) if self.view is not None else None
+        return self._driver.node.verdict().primary
 
     def members(self) -> Report:
         members = self.view.members if self.view is not None else ()
@@ -164,7 +165,7 @@ class Reports(Observer):
         if refused := self._strangers.lately(boottime_us()):
             told.append(f"refused as members, because engine, order, mode, datagram or version differs: {' '.join(refused)}")
         if self.primary is False:
-            told.append("this side has no majority of the quorum")
+            told.append(self._driver.node.verdict().doubt or "this side has no majority of the quorum")
         if str(figures.get("trace", "recording")) != "recording":
             told.append(f"traces are not recorded: {figures['trace']}")
         if str(figures.get("flight", "recording")) != "recording":

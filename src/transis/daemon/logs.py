@@ -36,6 +36,7 @@ SHOWN_NOTES: Final = {
     "number used twice": "two members sent under one number of the order ({seq}): this node keeps what {kept} sent and drops "
     "what {dropped} sent, and other members may do the opposite; some member breaks the protocol",
     "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
+    "quorum lists differ": "{why}: no view is primary before they agree (docs/operating.md, The quorum)",
     "rejected": "a datagram was rejected ({field}): {why}; more of this kind are counted and logged once a minute",
 }
 """Notes that an operator should read, as warnings."""

@@ -35,10 +35,12 @@ from transis.groups.messages import (
     DisconnectRequest,
     JoinRequest,
     LeaveRequest,
+    QuorumLists,
     Request,
     decode_control,
     encode_control,
 )
+from transis.groups.quorum import NO_LIST, KnownLists, QuorumList, Verdict
 from transis.groups.table import GroupState, Identify, Router, Table, fingerprint, next_regular, next_transitional
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
@@ -52,7 +54,6 @@ from transis.types.views import (
     GroupViewId,
     View,
     group_id,
-    is_primary,
     require_group_name,
 )
 from transis.wire.items import CONTROL_ADDRESS
@@ -160,6 +161,17 @@ class _Change(NamedTuple):
     cause: GroupCause
 
 
+class _Because(NamedTuple):
+    cause: GroupCause
+    primary: bool | None
+
+
+def _never_exchanged(view: View) -> bool:
+    """Members of one configuration have exchanged everything; those of none, which have just started, have not."""
+    previous = {member.previous for member in view.members}
+    return len(previous) > 1 or (None in previous and len(view.members) > 1)
+
+
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
     round that is under way, `_waiting` what came during the round.
@@ -168,7 +180,7 @@ class GroupLayer:
     def __init__(
         self,
         me: NodeId,
-        quorum: frozenset[str] = frozenset(),
+        quorum: QuorumList = NO_LIST,
         identify: Identify = group_id,
         slice_groups: int = SLICE_GROUPS,
         waiting_bytes: int = WAITING_BYTES_MAX,
@@ -177,7 +189,7 @@ class GroupLayer:
         self.table = Table()
         self.rejections: Counter[str] = Counter()
         self._handed = 0
-        self._quorum = quorum
+        self._lists = KnownLists(me, quorum)
         self._identify = identify
         self._router = Router(me)
         self._local = LocalProcesses(self._router, identify)
@@ -254,13 +266,16 @@ class GroupLayer:
             self._give_up_exchange()
         self._view, self._transitional = view, None
         self._out.append(Configure(view))
-        if unfinished or len({member.previous for member in view.members}) > 1:
+        if unfinished or _never_exchanged(view):
             self._exchange = Exchange(view, self._identify)
+            self._lists.begin()
+            if (lists := self._lists.statement(view.id)) is not None:
+                self._out.append(ControlMessage(encode_control(lists), view.id))
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
             return
         for group in self.table.in_order():
             self._dismiss(group, group.members, "left")
-        yield from self._install_due(self.table.in_order(), AT_CONFIGURATION, GroupCause("configuration", None, view.cause))
+        yield from self._install_due(self.table.in_order(), AT_CONFIGURATION, self._because(view).cause)
         self._out.append(Settled(view.id))
 
     def delivered(self, run: Delivered) -> None:
@@ -299,6 +314,8 @@ class GroupLayer:
             message = decode_control(payload)
             if isinstance(message, Rejection):
                 self._reject(message)
+            elif isinstance(message, QuorumLists):
+                self._heard_lists(run.process.node, message)
             elif isinstance(message, Announcement):
                 yield from self._announced(run.process.node, message, Place(run.place.seq, index))
             else:
@@ -360,10 +377,17 @@ class GroupLayer:
         elif self._exchange.is_complete:
             yield from self._complete(self._exchange, place)
 
+    def _heard_lists(self, node: NodeId, lists: QuorumLists) -> None:
+        if self._exchange is not None and lists.configuration == self._exchange.view:
+            self._lists.hear(node, lists)
+        else:
+            self._reject(Rejection("stale", "quorum lists that nobody waits for"))
+
     def _complete(self, exchange: Exchange, place: Place) -> Steps:
         """Adopt what all have announced, replay the requests that came meanwhile, and show each changed group once."""
         assert self._view is not None
         before, self._exchange = self.table, None
+        self._lists.complete(self._view.nodes)
         merged = exchange.merge()
         self.table = merged.table
         for one in merged.dismissed:
@@ -374,7 +398,7 @@ class GroupLayer:
         yield
         for group in before.in_order():
             self._dismiss_from_old(group)
-        yield from self._install_due(self.table.in_order(), place, GroupCause("configuration", None, self._view.cause))
+        yield from self._install_due(self.table.in_order(), place, self._because(self._view).cause)
         if self._transitional is None:
             self._out.append(Settled(self._view.id))
         else:
@@ -428,8 +452,7 @@ class GroupLayer:
         assert view is not None
         nodes = frozenset(view.nodes)
         self.table.drop_lost(nodes)
-        cause = GroupCause("configuration", None, view.cause)
-        primary = is_primary(self._quorum, view.nodes)
+        cause, primary = self._because(view)
         groups = self.table.in_order()
         for number, group in enumerate(groups, 1):
             due = next_transitional(group, nodes, GroupViewId(view.id, self._place_of_loss(group, place)), cause, primary)
@@ -440,6 +463,22 @@ class GroupLayer:
                 yield
         self._router.forget()
         self.table.forget_finished(groups)
+
+    def verdict(self) -> Verdict:
+        """Whether the configuration in force is primary, as far as is known now, and how quorum lists differ if they do."""
+        view = self._transitional or self._view
+        return Verdict(None) if view is None else self._lists.judge(view.nodes)
+
+    def _judged(self, view: View) -> Verdict:
+        """For group views: the members of one configuration agree, so nobody judges before all have exchanged."""
+        verdict = self._lists.judge(view.nodes)
+        return verdict if self._exchange is None or verdict.primary is None else Verdict(False)
+
+    def _because(self, view: View) -> _Because:
+        """Why the configuration's group views exist, and whether they are primary: if lists differ, the cause says so."""
+        primary, doubt = self._judged(view)
+        told = view.cause._replace(what=f"{view.cause.what}; {doubt}") if doubt else view.cause
+        return _Because(GroupCause("configuration", None, told), primary)
 
     def _place_of_loss(self, group: GroupState, place: Place) -> Place:
         """If the exchange was not completed, daemons of one transitional configuration may have different views of a group in
@@ -452,7 +491,7 @@ class GroupLayer:
     def _install_due(self, groups: list[GroupState], place: Place, cause: GroupCause) -> Steps:
         view = self._view
         assert view is not None
-        primary = is_primary(self._quorum, view.nodes)
+        primary = self._judged(view).primary
         for number, group in enumerate(groups, 1):
             due = next_regular(group, GroupViewId(view.id, place), cause, primary)
             if due is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, ViewId, ViewKind
-from transis.types.limits import MEMBERS_MAX
+from transis.types.limits import MEMBERS_MAX, NAME_MAX, QUORUM_MAX
 from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name
 from transis.wire.control import is_valid_node
 
@@ -25,10 +25,15 @@ PARTS_MAX: Final = 1024
 PART_VIEWS_MAX: Final = PART_GROUPS_MAX
 """Configurations of the previous views of one part's groups: at most one each."""
 
+KNOWN_LISTS_MAX: Final = 256
+"""Quorum lists of others that are remembered because they did not fit."""
+
 _COUNTER_MAX: Final = 1 << 62
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=PROCESSES_MAX)]
 _Counter = Annotated[int, msgspec.Meta(ge=0, le=_COUNTER_MAX)]
+_Name = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+_Names = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=QUORUM_MAX)]
 _Numbers = Annotated[tuple[_Number, ...], msgspec.Meta(max_length=GROUP_MEMBERS_MAX)]
 
 
@@ -86,8 +91,31 @@ class Announcement(ControlLayout, frozen=True, tag=4):
         ]
 
 
+class KnownList(ControlLayout, frozen=True):
+    """What somebody remembers of a node's quorum list in a life of it (quorum.py)."""
+
+    node: _Name
+    life: _Counter
+    names: _Names
+    before: _Names
+
+
+class QuorumLists(ControlLayout, frozen=True, tag=5):
+    """The quorum list of a daemon, said in the configuration (ring_seq, ring_rep), and the lists of others that did not fit."""
+
+    ring_seq: _Counter
+    ring_rep: NodeId
+    names: _Names
+    before: _Names
+    known: Annotated[tuple[KnownList, ...], msgspec.Meta(max_length=KNOWN_LISTS_MAX)]
+
+    @property
+    def configuration(self) -> ViewId:
+        return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
+
+
 Request = JoinRequest | LeaveRequest | DisconnectRequest
-Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement
+Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement | QuorumLists
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Control)
@@ -105,6 +133,8 @@ def decode_control(payload: bytes | memoryview) -> Control | Rejection:
         return Rejection("layout", str(error))
     if isinstance(message, JoinRequest | LeaveRequest) and not is_group_name(message.name):
         return Rejection("name", "a group name that is too long or not printable")
+    if isinstance(message, QuorumLists) and not is_valid_node(message.ring_rep):
+        return Rejection("node", "a configuration of an unfit node")
     return _checked(message) if isinstance(message, Announcement) else message
 
 

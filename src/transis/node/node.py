@@ -15,6 +15,7 @@ from transis import __version__
 from transis.engine.base import Engine
 from transis.groups.exchange import WAITING_BYTES_MAX
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
+from transis.groups.quorum import QuorumList, Verdict
 from transis.lansis.engine import LansisEngine
 from transis.node.identity import Identity, Stage
 from transis.node.intake import Intake
@@ -32,6 +33,7 @@ from transis.types.outputs import (
     Delivered,
     Lane,
     NodeOutput,
+    Note,
     Originated,
     OutboundRun,
     Output,
@@ -105,7 +107,8 @@ class Node:
         """As many basic messages may wait for an exchange as flow control lets others send before this node is there."""
         window = self._config.window
         waiting_bytes = max(WAITING_BYTES_MAX, (window.gap_max + window.window) * self._config.datagram)
-        return GroupLayer(self.id, frozenset(self._config.quorum), slice_groups=slice_groups, waiting_bytes=waiting_bytes)
+        lists = QuorumList.of(self._config.quorum, self._config.quorum_before)
+        return GroupLayer(self.id, lists, slice_groups=slice_groups, waiting_bytes=waiting_bytes)
 
     # --- for the driver ---------------------------------------------------------------------------------------------
 
@@ -343,8 +346,13 @@ class Node:
                 self._control.append(output)
             elif isinstance(output, Settled):
                 self._to_open = output.view
+                self._tell_doubt(groups)
             else:
                 self._out.append(output)
+
+    def _tell_doubt(self, groups: GroupLayer) -> None:
+        if (verdict := groups.verdict()).doubt:
+            self._out.append(Note("quorum lists differ", (("why", verdict.doubt),)))
 
     def _open(self, groups: GroupLayer) -> bool:
         """Open the application lane if the groups are settled. Several configurations may have passed in one turn; only the last
@@ -399,6 +407,10 @@ class Node:
         """The first groups of the configuration by name, with the number of their members, and how many of these are local."""
         first = sorted(self._layer.table.groups.values(), key=lambda group: group.name)[:most]
         return [(group.name, len(group.members), sum(one.node == self.id for one in group.members)) for group in first]
+
+    def verdict(self) -> Verdict:
+        """Whether the configuration in force is primary, and how quorum lists differ if they do."""
+        return Verdict(None) if self._groups is None else self._groups.verdict()
 
     def statistics(self) -> dict[str, int]:
         """Figures for an operator: the engine's, what was rejected by what was wrong with it, and the groups'."""

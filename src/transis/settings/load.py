@@ -263,7 +263,7 @@ def _filled(keyword: str, value: Any) -> dict[str, Any]:
             return {path: asdict(value)}
         case Path():
             return {path: str(value)}
-        case _ if keyword in ("seeds", "quorum"):
+        case _ if keyword in ("seeds", "quorum", "quorum_before"):
             return {path: _texts(keyword, value)}
         case _:
             return {path: value}

@@ -70,6 +70,10 @@ class NodeSection(Section, frozen=True):
         Sequence[str],
         Meta(description="Names of the nodes that count; each view then says whether it holds a majority of them."),
     ] = msgspec.field(default_factory=list)
+    quorum_before: Annotated[
+        Sequence[str],
+        Meta(description="Only while the quorum is being changed: the list before. Then a majority of both is needed."),
+    ] = msgspec.field(default_factory=list)
     info: Annotated[Text, Meta(description="Up to 256 bytes that others see beside this node in every view.")] = ""
     state: Annotated[
         Text, Meta(description="Directory of the node's identity: never copy or share it. Empty: the default place.")
@@ -300,6 +304,7 @@ class NodeArguments(TypedDict, total=False):
     profile: ProfileName | Timing
     window: Window
     quorum: Sequence[str]
+    quorum_before: Sequence[str]
     info: bytes
     trace: str | Path | None
     flight: bool
@@ -325,6 +330,7 @@ KEYWORDS: Final = {
     "profile": "node.profile",
     "window": "window",
     "quorum": "node.quorum",
+    "quorum_before": "node.quorum_before",
     "info": "program.info",
     "trace": "trace.directory",
     "flight": "flight.enabled",

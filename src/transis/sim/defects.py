@@ -197,6 +197,26 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
             ),
         ),
     ),
+    "lists_unheard": Defect(
+        "a node judges by its own quorum list, whatever the others have",
+        (
+            Change(
+                "groups.quorum",
+                "primary = judge(self._all(nodes), nodes)",
+                "return Verdict(judge([self._own], nodes))",
+            ),
+        ),
+    ),
+    "new_list_alone": Defect(
+        "while a quorum list is being changed, a majority of the new list is enough",
+        (
+            Change(
+                "groups.quorum",
+                "for one in lists for names in (one.names, one.before) if names",
+                "for one in lists for names in (one.names,) if names",
+            ),
+        ),
+    ),
     "everybody_is_told": Defect(
         "a configuration shows every group a view, even groups to which nothing happened",
         (Change("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),

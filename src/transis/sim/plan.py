@@ -87,6 +87,8 @@ class ClientPlan:
     """The share of messages for any group; the others go to groups that their sender is in, if it is in one."""
     quorum: int = 0
     """A primary configuration has a majority of the first `quorum` names."""
+    changing: int = 0
+    """If there is a quorum: so many of the last nodes are ahead in a change of the list, to one of their own names."""
 
 
 CONFIG: Final = Config(name="any")
@@ -126,7 +128,10 @@ class Plan:
         assert len(set(self.names)) == len(self.names), "names differ"
 
     def config_of(self, name: str) -> Config:
-        return replace(self.config, name=name, quorum=self.names[: self.clients.quorum])
+        clients = self.clients
+        plain = replace(self.config, name=name, quorum=self.names[: clients.quorum])
+        ahead = self.names[len(self.names) - clients.changing :] if clients.quorum else ()
+        return replace(plain, quorum=ahead, quorum_before=plain.quorum) if name in ahead else plain
 
     @property
     def has_groups(self) -> bool:

@@ -175,6 +175,7 @@ def draw_groups(seed: int, nodes: int | None = None, scenario: Scenario = TOTEM)
         private_permille=stream.pick((0, 100, 400)),
         open_permille=stream.pick((0, 300, 1000)),
         quorum=stream.pick((0, len(plan.names), stream.between(1, len(plan.names)))),
+        changing=stream.pick((0, 0, stream.between(1, len(plan.names)))),
     )
     if len(plan.names) > MANY:
         return replace(_for_many(plan), clients=clients)

@@ -18,6 +18,7 @@ from transis.types.limits import (
     MEMBERS_MAX,
     NAME_MAX,
     NETWORK_ADDRESS_MAX,
+    QUORUM_MAX,
     VISIT_DATAGRAMS_MAX,
 )
 
@@ -129,6 +130,8 @@ class Config:
     info: bytes = b""
     quorum: tuple[str, ...] = ()
     """Names of nodes. Views say whether their configuration holds a majority of them (`primary`); if empty, they say None."""
+    quorum_before: tuple[str, ...] = ()
+    """While the list is being changed: the list before. Then a majority of both is needed."""
     plaintext: bool = False
     """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
     engine: str = "totem"
@@ -170,10 +173,10 @@ class Config:
         _check_name("name", self.name)
         _check_name("cluster", self.cluster)
         _check_bytes("address", self.address.encode("utf-8", "surrogatepass"), NETWORK_ADDRESS_MAX)
-        for name in self.quorum:
-            _check_name("quorum", name)
-        if len(set(self.quorum)) < len(self.quorum):
-            raise ConfigError("quorum", self.quorum, "names a node twice: a majority would count it twice")
+        _check_quorum("quorum", self.quorum)
+        _check_quorum("quorum_before", self.quorum_before)
+        if self.quorum_before and not self.quorum:
+            raise ConfigError("quorum_before", self.quorum_before, "there is no quorum that this was before: set quorum too")
         _check_bytes("info", self.info, INFO_MAX)
         _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
         _check_engine(self)
@@ -181,6 +184,15 @@ class Config:
         _check_pulse(self.pulse)
         _check_window(self.window)
         return self
+
+
+def _check_quorum(field: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        _check_name(field, name)
+    if len(set(names)) < len(names):
+        raise ConfigError(field, names, "names a node twice: a majority would count it twice")
+    if len(names) > QUORUM_MAX:
+        raise ConfigError(field, f"{len(names)} names", f"may have at most {QUORUM_MAX}")
 
 
 def _check_name(field: str, value: str) -> None:

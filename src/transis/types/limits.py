@@ -49,6 +49,9 @@ RING_SEQ_MAX: Final = 1 << 61
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""
 
+QUORUM_MAX: Final = 512
+"""Names of a quorum list: more than a view has members, since a list may name nodes that are away."""
+
 BURST_DATAGRAMS_MAX: Final = 256
 """Datagrams of one burst of Lansis: their index takes 8 bits of a place in its order."""
 
