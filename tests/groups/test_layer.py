@@ -451,6 +451,8 @@ def test_wrong_calls_are_told_so() -> None:
         (lambda: layer.connect(1), "numbers grow"),
         (lambda: layer.join(2, "red"), "not connected"),
         (lambda: layer.join(1, ""), "not a group name"),
+        (lambda: layer.join(1, "../../x"), "reads like a path"),
+        (lambda: layer.join(1, "/x"), "reads like a path"),
         (lambda: layer.leave(1, "red"), "is not in"),
     ):
         with pytest.raises(UsageError, match=complaint):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from transis.groups.messages import KNOWN_LISTS_MAX
 from transis.lansis.dag import DATAGRAM_BITS, RANK_BITS
 from transis.totem.packets import NOBODY, TOKEN_SIZE_MAX
 from transis.types import limits
@@ -21,6 +22,7 @@ from transis.types.limits import (
     NETWORK_ADDRESS_MAX,
     PARTS_MAX,
     PROC_SET_MAX,
+    QUORUM_MAX,
     RING_SEQ_MAX,
     RTR_RANGES_MAX,
     RUN_MESSAGES_MAX,
@@ -57,6 +59,13 @@ FITS = [
     ("SEQ_JUMP_MAX", DEFAULT.window.gap_max, SEQ_JUMP_MAX, "what flow control allows is never too far ahead"),
     ("RING_SEQ_MAX", 2 * RING_SEQ_MAX, COUNTER_MAX + 1, "beyond the last ring that is taken there are numbers for more"),
     ("KNOWN_NAMES_MAX", PROC_SET_MAX, KNOWN_NAMES_MAX, "everybody in one Gather is remembered"),
+    ("QUORUM_MAX", MEMBERS_MAX, QUORUM_MAX, "everybody in the largest view may count"),
+    (
+        "QUORUM_MAX",
+        2 * QUORUM_MAX * NAME_MAX * (1 + KNOWN_LISTS_MAX),
+        MESSAGE_MAX,
+        "all lists of a node are one message",
+    ),
     ("BURST_DATAGRAMS_MAX", BURST_DATAGRAMS_MAX, 1 << DATAGRAM_BITS, "a place has so many bits for a datagram of a burst"),
     ("VISIT_DATAGRAMS_MAX", VISIT_DATAGRAMS_MAX, U16, "a datagram's index has 16 bits"),
 ]

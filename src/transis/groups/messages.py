@@ -25,7 +25,7 @@ PARTS_MAX: Final = 1024
 PART_VIEWS_MAX: Final = PART_GROUPS_MAX
 """Configurations of the previous views of one part's groups: at most one each."""
 
-KNOWN_LISTS_MAX: Final = 256
+KNOWN_LISTS_MAX: Final = 64
 """Quorum lists of others that are remembered because they did not fit."""
 
 _COUNTER_MAX: Final = 1 << 62

@@ -63,8 +63,8 @@ class SettingsError(ConfigError):
 
 def renamed(error: ConfigError, name: str, in_words: Callable[[str], str] = str) -> ConfigError:
     """The same error under the name that the reader knows, with the rest of the text passed through `in_words`."""
-    renamed = ConfigError(name, None, "")
-    renamed.args = (f"{name} = {in_words(str(error).partition(' = ')[2])}",)
+    renamed, (_, given, rest) = ConfigError(name, None, ""), str(error).partition(" = ")
+    renamed.args = (f"{name} = {in_words(rest)}" if given else name + str(error).removeprefix(error.field),)
     return renamed
 
 
@@ -94,7 +94,16 @@ def _tables(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError("text", f"byte {error.start}", "the file must be UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError("text", str(error), "the file must be TOML: compare `transis daemon --example`") from error
+        raise _no_toml(str(error)) from error
+
+
+def _no_toml(complaint: str) -> ConfigError:
+    """What Python says of a file that is not TOML ends with the place."""
+    reason, _, place = complaint.rpartition(" (at ")
+    where = place.removesuffix(")") if reason else "somewhere"
+    error = ConfigError("text", None, "")
+    error.args = (f"{where}: {reason or complaint}; this is not TOML: compare `transis daemon --example`",)
+    return error
 
 
 def _settings(tables: dict[str, Any]) -> Settings:

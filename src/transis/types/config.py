@@ -201,6 +201,8 @@ def _check_name(field: str, value: str) -> None:
         raise ConfigError(field, value, f"must have 1 to {NAME_MAX} bytes in UTF-8, has {size}")
     if not value.isprintable():
         raise ConfigError(field, value, "must consist of printable characters")
+    if value in {".", ".."} or set("/\\") & set(value):
+        raise ConfigError(field, value, "must not be a path, for directories get this name: no / or \\, and not . or ..")
 
 
 def _check_bytes(field: str, value: bytes, most: int) -> None:

@@ -66,7 +66,8 @@ class ConfigError(TransisError):
     """A setting is wrong. The text names the field, what was given, what is allowed."""
 
     def __init__(self, field: str, given: object, allowed: str) -> None:
-        super().__init__(f"{field} = {given!r}: {allowed}")
+        found = "is not set" if given is None else f"= {given!r}"
+        super().__init__(f"{field} {found}: {allowed}")
         self.field = field
 
 

@@ -175,6 +175,8 @@ def is_group_name(name: str) -> bool:
 def require_group_name(name: str) -> str:
     if not is_group_name(name):
         raise UsageError(f"{name[:40]!r} is not a group name: use 1 to {GROUP_NAME_MAX} bytes of printable text")
+    if name.startswith("/") or not {".", ".."}.isdisjoint(name.split("/")):
+        raise UsageError(f"{name[:40]!r} is not a group name: it reads like a path, so leave out . and .. and the / in front")
     return name
 
 
