@@ -111,7 +111,7 @@ class KnownLists:
         return [*present, *(one for _, one in self._strange.values())]
 
     def _told(self, nodes: tuple[NodeId, ...]) -> str:
-        """Who has which list."""
+        """The lists, each with its nodes."""
         owners: dict[QuorumList, set[str]] = {}
         for node in nodes:
             owners.setdefault(self._members.get(node, NO_LIST), set()).add(node.name)
