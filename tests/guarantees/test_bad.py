@@ -53,7 +53,7 @@ BAD = {
         {"fifo", "causal_5", "places"},
         "a/1 delivered a/1#0:2 before a/1#0:1, although the same process sent it later",
     ),
-    "no member of its own view": Bad("a: R4{b} x", {"configuration_2_2"}, "of which it is no member"),
+    "no member of its own view": Bad("a: R4{b} x", {"configuration_2_2"}, "but is not a member of it"),
     "alive after its end": Bad("a: R4{a} x s1", {"configuration_2_2"}, "2 events after its end"),
     "one id, two memberships": Bad(
         """
@@ -124,7 +124,7 @@ BAD = {
         c: R4{a,b,c} T6{c} d2 R8{c}
         """,
         {"causal_5"},
-        "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 never delivered a/1#0:1",
+        "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 delivered b/1#0:1 in T6@c/1 and never a/1#0:1",
     ),
     "a later message without an earlier one of the same sender": Bad(
         """
@@ -157,7 +157,7 @@ BAD = {
         b: R4{a,b} d1 s2 d2
         """,
         {"partial_order_1_1", "total_order_6_1", "causal_5", "places", "no_holes_6_3", "one_sequence"},
-        "these precede each other in a circle",
+        "these steps form a cycle",
     ),
     "a configuration change that is not one moment": Bad(
         """
@@ -165,7 +165,7 @@ BAD = {
         b: R4{a,b} T6{a,b} d1 R8{a,b}
         """,
         {"partial_order_1_1", "total_order_6_1", "delivered_where_sent_1_3", "failure_atomicity_4"},
-        "precede each other in a circle",
+        "these steps form a cycle",
     ),
     "a false place": Bad(
         """

@@ -275,14 +275,14 @@ CAUSAL: Final = Property(
     "it. Sending m precedes whatever its sender sends later, and whatever is sent by a node that has delivered m. No sender is "
     "exempt, not even one that is not a member of the transitional configuration.",
     broken={
-        "sent, never": "{sender} had sent {cause} before it sent {message}, but {node} never delivered {cause} when it delivered "
-        "{message} in {view}",
-        "sent, later": "{sender} had sent {cause} before it sent {message}, but {node} delivered only later {cause} when it "
-        "delivered {message} in {view}",
-        "delivered, never": "{sender} had delivered {cause} before it sent {message}, but {node} never delivered {cause} when it "
-        "delivered {message} in {view}",
-        "delivered, later": "{sender} had delivered {cause} before it sent {message}, but {node} delivered only later {cause} "
-        "when it delivered {message} in {view}",
+        "sent, never": "{sender} had sent {cause} before it sent {message}, but {node} delivered {message} in {view} and never "
+        "{cause}",
+        "sent, later": "{sender} had sent {cause} before it sent {message}, but {node} delivered {message} in {view} before "
+        "{cause}",
+        "delivered, never": "{sender} had delivered {cause} before it sent {message}, but {node} delivered {message} in {view} "
+        "and never {cause}",
+        "delivered, later": "{sender} had delivered {cause} before it sent {message}, but {node} delivered {message} in {view} "
+        "before {cause}",
         "fewer of its own": "{sender} had sent {need} messages of its own in {ring_view} before it sent {message}, but {node} "
         "had delivered fewer of them when it delivered {message} in {view}",
         "fewer of another": "{sender} had delivered {need} messages of {other} in {ring_view} before it sent {message}, but "
@@ -297,22 +297,19 @@ CAUSAL: Final = Property(
         kept("a: R4{a,b} s1 d1 d2 / b: R4{a,b} s2 d1 d2"),
         breaks(
             "a: R4{a} s1 s2 d2 T6{a} R8{a} x",
-            "a/1 had sent a/1#0:1 before it sent a/1#0:2, but a/1 never delivered a/1#0:1 when it delivered a/1#0:2 in R4@a/1",
+            "a/1 had sent a/1#0:1 before it sent a/1#0:2, but a/1 delivered a/1#0:2 in R4@a/1 and never a/1#0:1",
         ),
         breaks(
             "a: R4{a} s1 s2 d2 d1",
-            "a/1 had sent a/1#0:1 before it sent a/1#0:2, but a/1 delivered only later a/1#0:1 when it delivered a/1#0:2 in "
-            "R4@a/1",
+            "a/1 had sent a/1#0:1 before it sent a/1#0:2, but a/1 delivered a/1#0:2 in R4@a/1 before a/1#0:1",
         ),
         breaks(
             "a: R4{a,b,c} s1 d1 d2 / b: R4{a,b,c} d1 s2 d2 / c: R4{a,b,c} d2 T6{c} R8{c}",
-            "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 never delivered a/1#0:1 when it delivered b/1#0:1 in "
-            "R4@a/1",
+            "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 delivered b/1#0:1 in R4@a/1 and never a/1#0:1",
         ),
         breaks(
             "a: R4{a,b,c} s1 d1 d2 / b: R4{a,b,c} d1 s2 d2 / c: R4{a,b,c} d2 d1",
-            "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 delivered only later a/1#0:1 when it delivered b/1#0:1 in "
-            "R4@a/1",
+            "b/1 had delivered a/1#0:1 before it sent b/1#0:1, but c/1 delivered b/1#0:1 in R4@a/1 before a/1#0:1",
         ),
         kept("a: R4{a,b} s1~ d1 d2 / b: R4{a,b} s2~ d2 d1", engine="lansis"),
         breaks(

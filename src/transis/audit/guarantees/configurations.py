@@ -74,7 +74,7 @@ CONFIGURATION: Final = Property(
     predicate="A node installs only configurations of which it is a member. It sends and delivers in the "
     "configuration in force, which is the one that it installed last, and nothing happens at it after its end.",
     broken={
-        "no member": "{node} installed {view}, of which it is no member",
+        "no member": "{node} installed {view}, but is not a member of it",
         "delivered": "{node} claims to have delivered {message} in {claimed} of {regular} while {view} was in force",
         "sent": "{node} claims to have sent in {claimed} while {view} was in force",
         "before any": "{node} delivered a message before it installed any configuration",
@@ -125,7 +125,7 @@ CONFIGURATION: Final = Property(
     """,
     examples=(
         kept("a: R4{a,b} s1 d1 T6{a} R8{a} / b: R4{a,b} T6{b} R8{b} x"),
-        breaks("a: R4{b} x", "a/1 installed R4@b/1, of which it is no member"),
+        breaks("a: R4{b} x", "a/1 installed R4@b/1, but is not a member of it"),
         breaks(
             "a: R4{a} s1 d1@R3 T6{a} R8{a}",
             "a/1 claims to have delivered a/1#0:1 in R3@a/1 of R3@a/1 while R4@a/1 was in force",
@@ -274,7 +274,7 @@ STRUCTURE: Final = Property(
     "member; members are sorted, each once.",
     broken={
         "not sorted": "{node} installed {view}: its members are not sorted, or one is there twice",
-        "no representative": "{node} installed {view}: its representative is no member",
+        "no representative": "{node} installed {view}: its representative is not a member",
         "not its own regular": "{node} installed {view}: a regular configuration is its own regular one, not {regular}",
         "strangers": "{node} installed {view}: {strangers} did not come from {regular}",
         "transitional first": "{node} installed {view}: the first configuration of a life cannot be transitional",
@@ -292,7 +292,7 @@ STRUCTURE: Final = Property(
     examples=(
         kept("a: R4{a} T6{a} R8{a,b} / b: R5{b} T6{b} R8{a,b}"),
         breaks("a: R4@a{b,a} x", "a/1 installed R4@a/1: its members are not sorted, or one is there twice"),
-        breaks("a: R4@b{a} x", "a/1 installed R4@b/1: its representative is no member"),
+        breaks("a: R4@b{a} x", "a/1 installed R4@b/1: its representative is not a member"),
         breaks("a: R4~3{a} x", "a/1 installed R4@a/1: a regular configuration is its own regular one, not R3@a/1"),
         breaks("a: R4{a,b} T6{a,b>3} x / b: R4{a,b} x", "a/1 installed T6@a/1: b/1 did not come from R4@a/1"),
         breaks("a: T2{a} R4{a}", "a/1 installed T2@a/1: the first configuration of a life cannot be transitional"),

@@ -235,8 +235,8 @@ GROUP_CHANGES: Final = Property(
     " to a group, and none if nothing changed for it. A view that a configuration gives has the cause of that "
     "configuration.",
     broken={
-        "others": "{node}: {view} of {group}: for the {cause} it tells that {joined} joined and {left} left",
-        "nobody": "{node}: {view} of {group}: it tells of nobody",
+        "others": "{node}: {view} of {group}: it reports the {cause}, but says that {joined} joined and {left} left",
+        "nobody": "{node}: {view} of {group}: it says that nobody joined or left",
         "behind a transitional": "{node}: {view} of {group}: it follows the transitional {before}, "
         "which only a configuration ends",
         "cause": "{node}: {view} of {group}: its cause is {cause}, but that of its configuration is {configuration_cause}",
@@ -257,9 +257,9 @@ GROUP_CHANGES: Final = Property(
         kept("a: R4{a} c1 Vg1{a#1} T6{a} R8{a,b} Vg0{a#1,b#1} / b: R2{b} c1 Vg1{b#1} T5{b} R8@a{a,b} Vg0{a#1,b#1}"),
         breaks(
             "a: R4{a} c1 Vg1{a#1} c2 Vg2{a#1,a#2}-a#1",
-            "a/1: R4@a/1+2.0 of g: for the join of a/1#2 it tells that a/1#2 joined and a/1#1 left",
+            "a/1: R4@a/1+2.0 of g: it reports the join of a/1#2, but says that a/1#2 joined and a/1#1 left",
         ),
-        breaks("a: R4{a} c1 Vg1{a#1} Vg2{a#1}", "a/1: R4@a/1+2.0 of g: it tells of nobody"),
+        breaks("a: R4{a} c1 Vg1{a#1} Vg2{a#1}", "a/1: R4@a/1+2.0 of g: it says that nobody joined or left"),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1} R8{a} c2 Vg9{a#1,a#2}~join:a#2+a#2- / "
             "b: R4{a,b} c1 Vg2{a#1,b#1} x",

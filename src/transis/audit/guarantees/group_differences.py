@@ -184,15 +184,18 @@ GROUP_DIFFERENCES: Final = Property(
     "comes from the view that it has in force, a newcomer from none.",
     broken={
         "disorder": "{node}: {view} of {group}: members, joined, left or merged_from is not sorted, or names somebody twice",
-        "no member": "{node}: {view} of {group}: {strangers} joined and is no member",
-        "two origins": "{node}: {view} of {group}: a member comes from two views, or a process that is no member from one",
-        "before any": "{node}: {view} of {group}: a transitional view before any other",
-        "joined": "{node}: {view} of {group}: {joined} joined, it says, but those who do not come from {before} are {newcomers}",
-        "left": "{node}: {view} of {group}: {left} left, it says, but {leavers} of {regular} do not come from {before}",
-        "others stay": "{node}: {view} of {group}: its members are {members}, but of {before} {stay} come along",
+        "no member": "{node}: {view} of {group}: it lists {strangers} under joined, but not under members",
+        "two origins": "{node}: {view} of {group}: a member comes from two views, or a process that is not a member "
+        "comes from one",
+        "before any": "{node}: {view} of {group}: it is transitional, and no view came before it",
+        "joined": "{node}: {view} of {group}: it lists {joined} under joined, but those that do not come from "
+        "{before} are {newcomers}",
+        "left": "{node}: {view} of {group}: it lists {left} under left, but those of {regular} that do not come "
+        "from {before} are {leavers}",
+        "others stay": "{node}: {view} of {group}: its members are {members}, but the members of {before} that remain are {stay}",
         "others left": "{node}: {view} of {group}: somebody joins in it, or those who left are not those who are missing",
         "from elsewhere": "{node}: {view} of {group}: its members do not all come from {before}",
-        "false origin": "{process} had {had} of {group} in force, but by {view} it comes from {origin}",
+        "false origin": "{process} was in {had} of {group}, but {view} says that it came from {origin}",
     },
     reads=Reads.GROUPS,
     check=check_group_differences,
@@ -211,23 +214,24 @@ GROUP_DIFFERENCES: Final = Property(
             "a: R4{a} c1 c2 Vg1{a#2,a#1}+a#1,a#2<",
             "a/1: R4@a/1+1.0 of g: members, joined, left or merged_from is not sorted, or names somebody twice",
         ),
-        breaks("a: R4{a} c1 Vg1{a#1}+a#1,a#2", "a/1: R4@a/1+1.0 of g: a/1#2 joined and is no member"),
+        breaks("a: R4{a} c1 Vg1{a#1}+a#1,a#2", "a/1: R4@a/1+1.0 of g: it lists a/1#2 under joined, but not under members"),
         breaks(
             "a: R4{a} c1 Vg1{a#1} c2 lg1 Vg2{a#2}<1:a#1",
-            "a/1: R4@a/1+2.0 of g: a member comes from two views, or a process that is no member from one",
+            "a/1: R4@a/1+2.0 of g: a member comes from two views, or a process that is not a member comes from one",
         ),
-        breaks("a: R4{a} c1 T6{a} Vg0{a#1} R8{a}", "a/1: T6@a/1+0.0 of g: a transitional view before any other"),
+        breaks("a: R4{a} c1 T6{a} Vg0{a#1} R8{a}", "a/1: T6@a/1+0.0 of g: it is transitional, and no view came before it"),
         breaks(
             "a: R4{a} c1 Vg1{a#1} c2 Vg2{a#1,a#2}+a#1,a#2",
-            "a/1: R4@a/1+2.0 of g: a/1#1, a/1#2 joined, it says, but those who do not come from R4@a/1+1.0 are a/1#2",
+            "a/1: R4@a/1+2.0 of g: it lists a/1#1, a/1#2 under joined, but those that do not come from R4@a/1+1.0 are a/1#2",
         ),
         breaks(
             "a: R4{a} c1 c2 Vg1{a#1,a#2} lg2 Vg2{a#1}-",
-            "a/1: R4@a/1+2.0 of g: nothing left, it says, but a/1#2 of R4@a/1+1.0 do not come from R4@a/1+1.0",
+            "a/1: R4@a/1+2.0 of g: it lists nothing under left, but those of R4@a/1+1.0 that do not come "
+            "from R4@a/1+1.0 are a/1#2",
         ),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1,b#1} R8{a} / b: R4{a,b} c1 Vg2{a#1,b#1} x",
-            "a/1: T6@a/1+0.0 of g: its members are a/1#1, b/1#1, but of R4@a/1+2.0 a/1#1 come along",
+            "a/1: T6@a/1+0.0 of g: its members are a/1#1, b/1#1, but the members of R4@a/1+2.0 that remain are a/1#1",
         ),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1}- R8{a} / b: R4{a,b} c1 Vg2{a#1,b#1} x",
@@ -239,7 +243,7 @@ GROUP_DIFFERENCES: Final = Property(
         ),
         breaks(
             "a: R4{a} c1 Vg1{a#1} lg1 Vg2{a#1}<1",
-            "a/1#1 had no view of g in force, but by R4@a/1+2.0 it comes from R4@a/1+1.0",
+            "a/1#1 was in no view of g, but R4@a/1+2.0 says that it came from R4@a/1+1.0",
         ),
         left_open("a: R4{a} c1 Vg1{a#1} g T6{a} R8{a}"),
     ),

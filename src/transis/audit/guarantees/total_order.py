@@ -81,7 +81,7 @@ PARTIAL_ORDER: Final = Property(
     paper="EVS94, Specifications 1.1, 1.2, 2.3, 2.4",
     predicate="Events are partially ordered: by what each node did before what, by sending before delivering, and with the "
     "installation of a configuration as one moment for all its members. No event precedes itself.",
-    broken={"circle": "these precede each other in a circle: {steps}"},
+    broken={"circle": "these steps form a cycle: {steps}"},
     reads=Reads.ORDER,
     check=check_partial_order,
     sql="select run, steps, nodes, views, messages, witness from {cycles} where not merged",
@@ -90,12 +90,12 @@ PARTIAL_ORDER: Final = Property(
         kept("a: R4{a,b} s1 d1 / b: R4{a,b} d1 s2 d2"),
         breaks(
             "a: u1 d1 R4{a} o1",
-            "these precede each other in a circle: a/1 delivered a/1#0:1 before it sent a/1#0:1; "
+            "these steps form a cycle: a/1 delivered a/1#0:1 before it sent a/1#0:1; "
             "sent a/1#0:1 before delivered a/1#0:1 anywhere",
         ),
         breaks(
             "a: R4{a,b} T6{a,b} R8{a,b} s1 / b: R4{a,b} d1 T6{a,b} R8{a,b}",
-            "these precede each other in a circle: a/1 installed T6@a/1 before it sent a/1#0:1; "
+            "these steps form a cycle: a/1 installed T6@a/1 before it sent a/1#0:1; "
             "sent a/1#0:1 before delivered a/1#0:1 anywhere; b/1 delivered a/1#0:1 before it installed T6@a/1",
         ),
     ),
