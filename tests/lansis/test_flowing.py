@@ -37,7 +37,7 @@ def changing(members: str, lost: str, *, mode: str = "transis", window: Window |
     table.run(CALM_US)
     table.drops.append(is_flushed)
     table.crash(lost)
-    table.run_until(lambda: all(seat.engine.state in AGREEING for seat in table.seats.values()))
+    table.run_until(lambda: all(seat.engine.inspect().flushed is not None for seat in table.seats.values()))
     return table
 
 
@@ -184,6 +184,7 @@ def test_what_flowed_through_two_changes_is_delivered_once_in_the_last_view() ->
     table.submit("a", Service.AGREED, "early")
     table.run(1_000)
     table.crash("c")
+    table.drops.clear()
     table.run_until(lambda: len(table["a"].engine.inspect().sets.f) == 2)
     table.submit("a", Service.SAFE, "late")
     finish(table, "ab")

@@ -238,14 +238,14 @@ def test_a_vote_that_died_with_its_voter_is_no_order_for_the_others() -> None:
 # -- the mode transis ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 4, 5, 10])
+@pytest.mark.parametrize("seed", [0, 2, 10, 11])
 def test_messages_flow_through_changes_and_every_promise_holds(seed: int) -> None:
-    """Seeds in which messages flow and some end in limbo: the swarm has such runs, and they are judged by all other promises."""
+    """Seeds in which messages flow, are delivered in changes, and end in limbo, judged by all other promises."""
     outcome = simulate(seed, scenario=Scenario("lansis", mode="transis"))
     assert outcome.report.violations == ()
     assert outcome.report.verdicts["delivered_where_sent_1_3"].verdict == NOT_PROMISED
     told = {event.what for node in outcome.history.nodes for event in node.events if isinstance(event, NoteEvent)}
-    assert told >= {"flowed", "limbo", "held"}
+    assert told >= {"flowed", "delivered in the change", "limbo", "held"}
 
 
 # -- packets by name -------------------------------------------------------------------------------------------------

@@ -49,10 +49,12 @@ class Heartbeat:
     def owe(self, node: DagNode) -> None:
         """Another member's burst entered the DAG. Others wait for my acknowledgement if it is ordered or the window fills up."""
         core, view = self._core, self._core.view
-        if core.frozen is not None:
+        if core.frozen is not None and not core.flows:
             return
         if node.is_ordered and core.config.order == "toto":
             self.vote_by = min(self.vote_by, core.now + self._pace_us)
+        elif core.frozen is not None:
+            return
         elif node.is_ordered or view.dag.held_datagrams * CROWDED > view.rate.window.window:
             self._hurry(self._prompt_at())
 

@@ -5,7 +5,8 @@
 2. Safe: agreed, and every member of the view is known to have it. A safe message that may not be delivered yet holds up all
    behind it: there is one order.
 3. From my first statement about the next view on, only basic messages are delivered. The rest is delivered with the installation
-   (`finish`), when all members that go on together know what they have.
+   (`finish`), when all members that go on together know what they have. In mode `transis` delivery goes on in steps, each of
+   which ends with a newer statement (`go_on`).
 
 `Synchrony` is the paper's index of synchrony: how many members are known to have a message when it is delivered.
 """
@@ -82,6 +83,8 @@ class DagDelivery:
         self._synchrony = Synchrony()
         self._held_last_us = 0
         self._held_max_us = 0
+        self._in_changes = 0
+        """Bursts that left while views changed."""
 
     def on_receipt(self, fresh: Sequence[Burst]) -> None:
         """Deliver basic messages, which wait for nothing."""
@@ -92,18 +95,26 @@ class DagDelivery:
             self._hand_up(part, Phase.REGULAR, key, early=True)
             self._synchrony.delivered(DatagramClass.BASIC, 1)
 
-    def run(self) -> None:
-        """Deliver everything that may be delivered in the regular view now."""
+    def run(self) -> int:
+        """Deliver everything that may be delivered in the regular view now; how many bursts that is."""
         if self._core.frozen is not None:
-            return
-        view = self._core.view
+            return 0
+        view, count = self._core.view, 0
         while True:
             for node in view.waiting.eligible(view.order.frontier):
                 self._deliver(node, Phase.REGULAR)
-            head = view.order.next()
-            if head is None or not safe_may_leave(head, view.stability):
-                return
+                count += 1
+            head = self._next()
+            if head is None:
+                return count
             self._leave(head, Phase.REGULAR)
+            count += 1
+
+    def _next(self) -> DagNode | None:
+        """The head of the order, if it may leave in the regular view."""
+        view = self._core.view
+        head = view.order.next()
+        return head if head is not None and safe_may_leave(head, view.stability) else None
 
     def finish(self, pre: Sequence[int], upto: int | None, phase: Phase) -> None:
         """The view ends: deliver what is left of `pre`, up to a frontier that some member reached, or all of it."""
@@ -150,6 +161,21 @@ class DagDelivery:
             core.frozen = Frozen(tuple(view.dag.inserted), view.order.frontier, core.clock)
             core.held_since = None if core.flows else core.now
 
+    def can_go_on(self) -> bool:
+        """Would anything of the order leave if delivery did not stand?"""
+        return self._next() is not None
+
+    def go_on(self) -> None:
+        """While views change, and before this member has promised any: deliver what may be delivered, and stand again. A
+        statement has to follow in the same step, for what was delivered is to be in every view that may come of this change."""
+        core, view = self._core, self._core.view
+        core.frozen = None
+        count = self.run()
+        core.frozen = Frozen(tuple(view.dag.inserted), view.order.frontier, core.clock)
+        if count:
+            self._in_changes += count
+            core.note("delivered in the change", count=count)
+
     def thaw(self) -> None:
         """The next view is installed: note how long messages were held up for it."""
         core = self._core
@@ -160,7 +186,10 @@ class DagDelivery:
             core.frozen = None
 
     def statistics(self) -> dict[str, int]:
-        return self._synchrony.statistics() | {"held_last_us": self._held_last_us, "held_max_us": self._held_max_us}
+        figures = {"held_last_us": self._held_last_us, "held_max_us": self._held_max_us}
+        if self._core.flows:
+            figures["delivered_in_changes"] = self._in_changes
+        return self._synchrony.statistics() | figures
 
     def check(self) -> None:
         core, view = self._core, self._core.view

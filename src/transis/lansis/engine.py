@@ -35,7 +35,7 @@ from transis.lansis.repair import Repair
 from transis.lansis.sending import BurstSender
 from transis.lansis.statements import MembershipSets, Proposal
 from transis.lansis.states import AGREEING, Event, State, Trap
-from transis.lansis.transis_mode import ControlNodes, FlowThrough
+from transis.lansis.transis_mode import ControlNodes, FlowThrough, Steps
 from transis.lansis.view import Frozen, LansisCore, ViewState
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId
@@ -63,7 +63,8 @@ class LansisParts:
     presence: ViewPresence
     flow: FlowThrough | None
     control: ControlNodes | None
-    """Like `flow` only in mode `transis`."""
+    steps: Steps | None
+    """Like `flow` and `control` only in mode `transis`."""
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         self.core = core = LansisCore(config, me, view_seq)
@@ -82,6 +83,12 @@ class LansisParts:
         self.presence = ViewPresence(core, self.membership, self.quarantine)
         self.flow = FlowThrough(core, self.membership) if core.flows else None
         self.control = ControlNodes(core, self.membership, self.receiver) if core.flows else None
+        self.steps = self._steps_of(self.flow, self.control)
+
+    def _steps_of(self, flow: FlowThrough | None, control: ControlNodes | None) -> Steps | None:
+        if flow is None or control is None:
+            return None
+        return Steps(self.core, self.membership, self.delivery, self.sending, flow, control)
 
 
 _OPERATIONAL: Final[dict[Event, Handler | None]] = {
@@ -177,7 +184,7 @@ class LansisEngine(EngineBase[LansisCore]):
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         self._parts = parts = LansisParts(config, me, view_seq)
-        self._flow, self._control = parts.flow, parts.control
+        self._flow, self._control, self._steps = parts.flow, parts.control, parts.steps
         handling = (
             parts.operational, parts.membership, parts.flush, parts.presence, parts.detector, parts.heartbeat, parts.repair,
         )  # fmt: skip
@@ -203,8 +210,9 @@ class LansisEngine(EngineBase[LansisCore]):
         self._try_to_leave()
 
     def _end_turn(self) -> None:
-        if self._flow is not None:
+        if self._flow is not None and self._steps is not None:
             self._flow.flow()
+            self._steps.step()
         if self._core.is_leaving:
             self._try_to_leave()
 

@@ -239,8 +239,14 @@ class MembershipChange:
 
     def state_now(self, why: str) -> None:
         """Make the statement that my sets demand. It leaves a little later, with whatever else is known by then (W10)."""
-        core, view = self._core, self._core.view
         self._enter(why)
+        self._make_statement()
+        self._stated_at = self._core.now
+        self._arm_timers()
+        self.try_to_assent()
+
+    def _make_statement(self) -> None:
+        core, view = self._core, self._core.view
         self._version += 1
         mine = self._statement(Joining if self.sets.has_strangers else Faults)
         self.sets.last[core.me] = mine
@@ -248,22 +254,41 @@ class MembershipChange:
         view.gone = {rank for rank, node in enumerate(view.members) if node in self.sets.f}
         unsent = self._sends if core.timers.armed(Event.STATEMENT_SEND) else []
         self._sends = self._ways_out(mine, unsent)
-        self._stated_at = core.now
-        self._arm_timers()
-        self.try_to_assent()
+
+    @property
+    def is_free(self) -> bool:
+        """Have I promised to install no view yet? Then none can come of a statement of mine that I replace."""
+        return self.barrier.flushed is None
+
+    def may_restate(self) -> bool:
+        """I am free, others have still to agree, and my newest statement is out. Who has assented makes no new statement of its
+        own accord: each begins the proposal anew."""
+        core = self._core
+        return core.state in (State.FAULTS, State.STAGE_2) and self.is_free and not core.timers.armed(Event.STATEMENT_SEND)
+
+    def restate(self) -> None:
+        """The same sets, and all that this member has and has delivered by now. Who is late to agree stays late."""
+        self._delivery.go_on()
+        self._make_statement()
+        self._send_soon()
 
     def _arm_timers(self) -> None:
+        self._send_soon()
+        self._arm_repeat()
+        self._core.arm(Event.AGREE, self.patience_us)
+
+    def _send_soon(self) -> None:
         core = self._core
         if not core.timers.armed(Event.STATEMENT_SEND):
             core.arm(Event.STATEMENT_SEND, core.config.pulse.coalesce_us)
-        self._arm_repeat()
-        core.arm(Event.AGREE, self.patience_us)
 
     def _enter(self, why: str) -> None:
         core = self._core
         if core.state not in AGREEING:
             self._delivery.freeze()
             core.timers.cancel(Event.ALPHA, Event.WATCH, Event.SEND_DUE)
+        elif core.flows and self.is_free:
+            self._delivery.go_on()
         core.timers.cancel(Event.FLUSH_REPEAT, Event.FLUSH_LATE)
         joins = self.sets.has_strangers or core.state in (State.STAGE_1, State.STAGE_2)
         target = State.STAGE_2 if joins else State.FAULTS

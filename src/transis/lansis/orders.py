@@ -58,6 +58,9 @@ class AllAck:
         if self._held[member] >= claim[0]:
             self._promised(member, claim[1])
 
+    def stated(self, node: DagNode) -> None:
+        self._promised(node.rank, node.ts)
+
     def _promised(self, member: int, timestamp: int) -> None:
         self.promise[member] = max(self.promise[member], timestamp)
 
@@ -95,6 +98,9 @@ class DeliveryOrder(Protocol):
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
         """A member has sent up to this counter, and will stamp nothing more at or below `clock`."""
+
+    def stated(self, node: DagNode) -> None:
+        """Mode `transis`: a statement entered the DAG; its sender will stamp nothing at or below it any more."""
 
     def next(self) -> DagNode | None:
         """The node that may leave next in the regular view, as far as the order goes; None while that is not certain."""

@@ -7,8 +7,8 @@ carries nothing else, is the vote of a member that has nothing to send. It waits
 Marks. In mode `transis` the two highest bits of the header's `round`, which Lansis does not need otherwise, say what a burst is
 if it is not data; the other bits are a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload that is
 sent while views change: it belongs to no view, is numbered by its sender throughout its life, and carries a tag of its sender's
-own. A *claim* is the first datagram of a burst in an installed view: the datagrams after it are the flow with that number, so a
-member that has the flow has the burst.
+own. A *claim* is the first datagram of a burst in a view: the datagrams after it are the flow with that number, so a member that
+has the flow has the burst.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class BurstSender:
                 self._parts.membership.renew()
                 break
             if self._has_flowed():
-                self._place_flowed()
+                self.place_flowed(len(core.flowed))
                 continue
             if core.now < self._next_at:
                 core.timers.arm(Event.SEND_DUE, self._next_at)
@@ -127,11 +127,19 @@ class BurstSender:
     def _has_flowed(self) -> bool:
         return bool(self._core.flowed) and self._core.outbox.is_open(Lane.APPLICATION)
 
-    def _place_flowed(self) -> None:
-        """Give all flows their places, before anything else of that lane is sent: a message may be half in a flow and half in the
-        Outbox. The flows of all members together are no more than a window."""
+    def placeable_flows(self) -> int:
+        """While views change: how many flows may have their places in the view that ends. A part of a message may not: its rest
+        may have to go to the next view."""
+        core = self._core
+        if not self._has_flowed() or core.clock >= core.view.renewal_at:
+            return 0
+        return max((count for count, flow in enumerate(core.flowed, 1) if flow.is_end), default=0)
+
+    def place_flowed(self, count: int) -> None:
+        """Give so many flows their places. In a new view that is all of them, before anything else of that lane is sent: a
+        message may be half in a flow and half in the Outbox. The flows of all members together are no more than a window."""
         core, view = self._core, self._core.view
-        while core.flowed:
+        for _ in range(count):
             flow = core.flowed.popleft()
             acks = view.dag.acks()
             prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
@@ -210,6 +218,11 @@ class BurstSender:
             self._send_acks()
         elif by < NEVER and (by < self._next_at or not core.timers.armed(Event.SEND_DUE)):
             core.timers.arm(Event.SEND_DUE, by)
+
+    def vote(self) -> None:
+        """While views change: what the next statement covers may be a vote."""
+        if self._heartbeat.vote_by < NEVER and self._core.clock < self._core.view.renewal_at:
+            self._send_acks()
 
     def _send_acks(self) -> None:
         core, view = self._core, self._core.view

@@ -57,6 +57,13 @@ class Stability:
                 least = self.stable[sender] = min(column)
                 self._lowest[sender] = column.count(least)
 
+    def stated(self, member: int, recv: Sequence[int], now: int) -> None:
+        """Mode `transis`: a statement entered the DAG. What it says its sender has will be in every view that its sender goes on
+        to, so it counts, although what is said between statements does not."""
+        self._closed.discard(member)
+        self.heard(member, recv, now)
+        self.close(member)
+
     def close(self, member: int) -> None:
         self._closed.add(member)
 

@@ -54,7 +54,8 @@ class Event(Enum):
 
 
 AGREEING: Final = (State.FAULTS, State.STAGE_2, State.FLUSH)
-"""My statement is out: nothing new is sent, only basic messages are delivered, and what I acknowledge stands still."""
+"""My statement is out: nothing new is sent, only basic messages are delivered, and what I acknowledge stands still. In mode
+`transis` this holds from one statement to the next, and from my first FLUSHED to the installation."""
 
 TRANSITIONS: Final = {
     State.OPERATIONAL: (State.STAGE_1, State.STAGE_2, State.FAULTS, State.STOPPED),

@@ -48,6 +48,9 @@ class ToTo:
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
         """An ALIVE is outside the DAG, so it is not a vote."""
 
+    def stated(self, node: DagNode) -> None:
+        """Nor is a statement: the last one of a member is not in what the view ends with, and a vote must be."""
+
     def next(self) -> DagNode | None:
         if not self._decided and self._has_news:
             self._activate()

@@ -1,12 +1,23 @@
 """Mode `transis`: messages flow while views change, and JOIN and FA are nodes of the DAG (transis-1992, membership-1992 4).
 
 Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: sending.py), and every node
-that may be in that view keeps them, strangers included. When a view is installed and its application lane is open, each sender
-claims its flows: a claim is a burst of that view of which only the first datagram is sent, and a member that has the flow
-completes the burst from it. A member that lacks part of the flow lacks datagrams of the view, and asks for them as for any
-others. So what flowed is ordered, acknowledged, flushed and delivered as if it had been sent in the new view, once, by all that
-install it; but its bytes travelled while the change was under way. Flows of a sender that is not in the next view stay in limbo,
-and are dropped at the installation.
+that may be in that view keeps them, strangers included. Their sender claims them later, in the view that ends or in the next: a
+claim is a burst of that view of which only the first datagram is sent, and a member that has the flow completes the burst from
+it. A member that lacks part of the flow lacks datagrams of the view, and asks for them as for any others. So what flowed is
+ordered, acknowledged, flushed and delivered as if it had been sent in that view, once. Flows of a sender that is not in the next
+view stay in limbo unless it claimed them before, and are dropped at the installation.
+
+Steps. The view that ends goes on until this node says FLUSHED. A *step* claims what flowed, delivers what may be delivered, and
+ends with a newer statement that covers all of it: its recv, D and clock are those of now. Nobody installs a view by a statement
+of mine unless I have flushed that very view. So a statement that I replace before my first FLUSHED binds nobody, and whatever
+view the change leads to, Pre has what I delivered and claimed before my newest statement. With my first FLUSHED I promise a view
+by the statement I had made then, and nothing moves any more: what flows waits for the next view. In the papers' words, the
+statements that are agreed on are the electors; what follows none of them belongs to the old view, the rest to the next.
+
+What a statement acknowledges and promises counts, even if its sender has flushed before (in mode `evs` M12 forbids that). Suppose
+that q states that it has m, and then installs a view by an earlier statement. Either the members of that view had all accused
+the sender of m before they got m, and limbo kept it out of q's DAG. Or the sender is one of them and claimed m after the
+statement that this view takes from it: then it had not flushed the view, and never will, so nobody installs it.
 
 Control nodes. A member takes a statement when it enters the DAG of the view that ends, and so with everything that its sender
 had: what the statement says of Pre is here already. A statement is repeated by sending the same burst again, and a member that
@@ -19,17 +30,19 @@ sender, and a statement that does not fit a burst because it names too many node
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, NamedTuple
 
 from transis.engine.core import Stamp, originate
 from transis.lansis.dag import TIMESTAMP_ROOM, DagNode
+from transis.lansis.delivery import DagDelivery
 from transis.lansis.membership import MembershipChange
 from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
 from transis.lansis.receiving import Receiver
-from transis.lansis.sending import NUMBER_MAX, BurstMark, flow_tag, mark_of, number_of, round_of
+from transis.lansis.sending import NUMBER_MAX, BurstMark, BurstSender, flow_tag, mark_of, number_of, round_of
 from transis.lansis.states import AGREEING
-from transis.lansis.view import Flow, Frozen, LansisCore
-from transis.types.ids import DatagramClass, NodeId, RingTag
+from transis.lansis.view import Flow, LansisCore
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Lane, Port, Send
 from transis.wire.burst import LAST_OFFSET, Burst, DataHeader, body_max, encode_ramp
@@ -44,6 +57,13 @@ BURSTS_OF_WINDOW: Final = 4
 """A flow is at most the window divided by this, as any burst."""
 
 
+class Claimed(NamedTuple):
+    """Datagrams of mine in the view that ends, up to this counter, that flowed in this change."""
+
+    upto: int
+    datagrams: int
+
+
 class KeptDatagram(NamedTuple):
     body: bytes
     is_last: bool
@@ -55,7 +75,10 @@ class FlowThrough:
         self._membership = membership
         self._number = 0
         """The number of my last datagram that flowed, ever."""
-        self._begun: Frozen | None = None
+        self._begun: RingId | None = None
+        """The view whose end was the last at which something of mine flowed."""
+        self._claimed: deque[Claimed] = deque()
+        """What some member that goes on with me may not have yet."""
         self._kept: dict[NodeId, dict[int, KeptDatagram]] = {}
         """Flows of others, by number."""
         self._senders: dict[RingTag, NodeId] = {}
@@ -84,25 +107,39 @@ class FlowThrough:
     def _begin(self) -> None:
         """A message that was half sent in the view that ends is sent from its start: it cannot be completed there."""
         core = self._core
-        if self._begun is not core.frozen:
-            self._begun = core.frozen
+        if self._begun != core.view.id:
+            self._begun = core.view.id
             if not core.flowed:
                 core.outbox.restart([Lane.APPLICATION])
 
+    def claimed(self, datagrams: int) -> None:
+        """So many of mine have their place in the view that ends, up to my last one."""
+        self._claimed.append(Claimed(self._core.counter, datagrams))
+
     def _room(self) -> int:
-        """Datagrams that may flow now: an equal share of the window for every node that may be in the next view."""
-        window = self._core.config.window
+        """Datagrams that may flow now: an equal share of the window for every node that may be in the next view. Claims in the
+        view that ends count until all members that go on with me have them. Nothing of that view is collected while it ends, so
+        there is a limit to what it holds."""
+        core, window = self._core, self._core.config.window
+        if core.view.dag.held_datagrams >= window.gap_max:
+            return 0
+        while self._claimed and self._is_everywhere(self._claimed[0].upto):
+            self._claimed.popleft()
         share = max(1, window.window // len(self._membership.sets.j))
-        out = sum(len(flow.filled.datagrams) for flow in self._core.flowed)
+        out = sum(len(flow.filled.datagrams) for flow in core.flowed) + sum(claim.datagrams for claim in self._claimed)
         largest = min(BURST_DATAGRAMS_MAX - HEAD_DATAGRAMS_MAX, window.visit_max, max(1, window.window // BURSTS_OF_WINDOW))
         return min(share - out, largest, NUMBER_MAX - self._number)
+
+    def _is_everywhere(self, counter: int) -> bool:
+        view = self._core.view
+        return all(row[view.rank] >= counter for rank, row in enumerate(view.stability.ack) if rank not in view.gone)
 
     def _multicast(self, filled: Filled) -> None:
         core, count = self._core, len(filled.datagrams)
         first = self._number + 1
         self._number += count
         self.flowed += count
-        core.flowed.append(Flow(first, filled))
+        core.flowed.append(Flow(first, filled, not core.outbox.is_halfway(Lane.APPLICATION)))
         head, mark = filled.datagrams[0], round_of(BurstMark.FLOW)
         header = DataHeader(filled.klass, flow_tag(core.me), 0, first, mark, core.clock, core.now, head.index, head.last, False)
         core.note("flowed", datagrams=count)
@@ -145,8 +182,11 @@ class FlowThrough:
         return Burst(following, encode_ramp(following, [part.body for part in parts], parts[-1].is_last))
 
     def _take(self, sender: NodeId, number: int) -> list[KeptDatagram]:
-        """Remove the flow of this number; return it if all of it is here."""
+        """Remove the flow of this number; return it if all of it is here. Claims come in the order of flows, so earlier flows
+        have their places already, perhaps in a view that I was not in."""
         kept, parts = self._kept.get(sender, {}), list[KeptDatagram]()
+        for old in [old for old in kept if old < number]:
+            del kept[old]
         while len(parts) < BURST_DATAGRAMS_MAX - 1 and (part := kept.pop(number + len(parts), None)) is not None:
             parts.append(part)
             if part.is_last:
@@ -155,6 +195,7 @@ class FlowThrough:
 
     def installed(self) -> None:
         """Limbo ends: drop flows of nodes that are not in the view."""
+        self._claimed.clear()
         gone = [node for node in self._kept if self._core.view.rank_of(node) is None]
         lost = sum(len(self._kept.pop(node)) for node in gone)
         if lost:
@@ -174,22 +215,28 @@ class ControlNodes:
         self._membership = membership
         self._receiver = receiver
         self._heard: list[Joining | Faults] = []
+        self.has_news = False
+        """Has anything but statements entered the DAG since my newest one?"""
 
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def statement_out(self, mine: Statement, unsent: list[Send]) -> list[Send]:
         """Put my statement into the DAG. It leaves with earlier ones that have not left yet, because it follows them."""
         view = self._core.view
+        self.has_news = False
         for rank in sorted(view.gone):
             view.dag.put_in_limbo(rank)
         on_control = [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
-        if not self._fits(mine) or not self._has_room():
+        if not self.goes_in_the_dag(mine):
             return on_control
         burst = self._insert(mine)
         sends = [send for send in unsent if send.port is Port.DATA]
         if not view.is_singleton:
             sends.append(Send(Audience.RING, Port.DATA, burst.datagrams))
         return sends + on_control if isinstance(mine, Joining) else sends
+
+    def goes_in_the_dag(self, said: Statement) -> bool:
+        return self._fits(said) and self._has_room()
 
     def _fits(self, said: Statement) -> bool:
         """Does it fit half of a burst? Acknowledgements need the rest. Sender and receiver come to the same answer."""
@@ -217,10 +264,12 @@ class ControlNodes:
     def is_control(self, node: DagNode) -> bool:
         """A node entered the DAG: is it a statement? Then it is handled right after the packet that brought it."""
         if mark_of(node.pieces[0].header) is not BurstMark.STATEMENT:
+            self.has_news = True
             return False
         view = self._core.view
         if node.rank != view.rank:
-            view.stability.close(node.rank)
+            view.stability.stated(node.rank, node.past, self._core.now)
+            view.order.stated(node)
             said = _read(node)
             if said is not None and said.sender == view.node(node.rank) and said.view == view.id and not said.leaving:
                 self._heard.append(said)
@@ -242,7 +291,7 @@ class ControlNodes:
         """Is this a copy, from the control socket, of what its sender also says in our DAG?"""
         view = self._core.view
         is_ours = said.view == view.id and view.rank_of(said.sender) is not None
-        return is_ours and not said.leaving and self._fits(said) and self._has_room()
+        return is_ours and not said.leaving and self.goes_in_the_dag(said)
 
 
 def _read(node: DagNode) -> Joining | Faults | None:
@@ -252,3 +301,45 @@ def _read(node: DagNode) -> Joining | Faults | None:
     assert isinstance(head, Acks), "the DAG has read them"
     said = decode_control(stream[len(encode_acks(*head)) :])
     return said if isinstance(said, Joining | Faults) else None
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+CROWD_OF_STEPS: Final = 8
+"""From this many members on, each makes its steps less often: every step is a statement, which everybody reads."""
+
+
+class Steps:
+    """How the view that ends goes on until I flush. Each step is a statement, and the next waits until that has left."""
+
+    def __init__(
+        self, core: LansisCore, membership: MembershipChange, delivery: DagDelivery, sending: BurstSender, flow: FlowThrough,
+        control: ControlNodes,
+    ) -> None:  # fmt: skip
+        self._core = core
+        self._membership = membership
+        self._delivery = delivery
+        self._sending = sending
+        self._flow = flow
+        self._control = control
+        self._next_at = 0
+
+    def step(self) -> None:
+        """At the end of every turn."""
+        core, mine = self._core, self._membership.sets.mine
+        if not self._membership.may_restate() or core.now < self._next_at or mine is None:
+            return
+        count = self._sending.placeable_flows()
+        if self._control.goes_in_the_dag(mine) and (count or self._control.has_news or self._delivery.can_go_on()):
+            self._claim(count)
+            self._sending.vote()
+            self._membership.restate()
+            self._next_at = core.now + core.config.pulse.coalesce_us * (len(core.view) // CROWD_OF_STEPS)
+
+    def _claim(self, count: int) -> None:
+        """What is claimed here has its place in the view that ends, whatever view comes of this change."""
+        before = self._core.counter
+        self._sending.place_flowed(count)
+        if count:
+            self._flow.claimed(self._core.counter - before)

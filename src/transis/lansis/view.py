@@ -124,11 +124,13 @@ class Frozen(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A burst without a place in any order: it was multicast while views changed, and its sender places it in the next view."""
+    """A burst without a place in any order: it was multicast while views changed, and its sender places it later."""
 
     first: int
     """The number of its first datagram, among all that ever flowed from its sender."""
     filled: Filled
+    is_end: bool
+    """No message goes on behind it: it is the last that may have its place in one view, if the next has it in another."""
 
 
 class LansisCore(BaseCore[State, Event]):

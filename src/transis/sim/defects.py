@@ -167,6 +167,24 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
             ),
         ),
     ),
+    "transis_moves_after_flushed": Defect(
+        "in the mode transis the view that ends goes on at a machine that has said FLUSHED (S11)",
+        (
+            Change(
+                "lansis.membership",
+                "return core.state in (State.FAULTS, State.STAGE_2) and self.is_free and",
+                "return core.state in (State.FAULTS, State.STAGE_2) and",
+            ),
+        ),
+    ),
+    "transis_step_unsaid": Defect(
+        "in the mode transis a machine goes on in the view that ends and makes no statement that says so (S3)",
+        (Change("lansis.transis_mode", "            self._membership.restate()\n", "            self._delivery.go_on()\n"),),
+    ),
+    "transis_part_claimed": Defect(
+        "in the mode transis a part of a message is claimed in the view that ends, and its rest in the next (S4)",
+        (Change("lansis.sending", "if flow.is_end), default=0)", "), default=0)"),),
+    ),
 }
 
 

@@ -49,8 +49,6 @@ def scenario_of(engine: str, order: str, mode: str, partitions: bool, judge: str
     if engine != "lansis" and (order, mode) != (TOTEM.order, TOTEM.mode):
         option, given = ("--order", order) if order != TOTEM.order else ("--mode", mode)
         raise wrong(option, repr(given), "only the engine lansis has a choice, so give --engine lansis too")
-    if order == "toto" and mode == "transis":
-        raise wrong("--order", repr(order), "toto needs the mode evs")
     return scenario
 
 
@@ -93,6 +91,8 @@ def broken_of(name: str, scenario: Scenario) -> str:
         raise wrong("--broken", repr(name), f"this is a defect of {others}; {scenario.engine} has {', '.join(known)}")
     if name.startswith("toto") and name in DEFECTS and scenario.order != "toto":
         raise wrong("--broken", repr(name), "this defect is one of toto, so give --order toto too")
+    if name.startswith("transis") and name in DEFECTS and scenario.mode != "transis":
+        raise wrong("--broken", repr(name), "this defect needs --mode transis")
     return one_of("--broken", name, tuple(known)) if name else name
 
 

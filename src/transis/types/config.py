@@ -222,8 +222,6 @@ def _check_engine(config: Config) -> None:
     for field, usual in (("order", ORDERS[0]), ("mode", MODES[0])):
         if config.engine != "lansis" and getattr(config, field) != usual:
             raise ConfigError(field, getattr(config, field), f"only the engine lansis has a choice of {field}s")
-    if config.order == "toto" and config.mode == "transis":
-        raise ConfigError("order", config.order, "toto needs the mode evs: in transis mode its votes would be cut apart")
 
 
 def _one_of(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -160,7 +160,7 @@ class QueuedRun:
 class FairQueue:
     """The queues of all processes of a lane, for one kind of datagram."""
 
-    __slots__ = ("_body_max", "_credits", "_partials", "_queues", "_turn_open", "_turns", "bytes")
+    __slots__ = ("_body_max", "_credits", "_queues", "_turn_open", "_turns", "bytes", "partials")
 
     def __init__(self, body_max: int) -> None:
         self.bytes = 0
@@ -169,7 +169,7 @@ class FairQueue:
         self._turns: deque[int] = deque()
         self._credits: dict[int, int] = {}
         self._turn_open = False
-        self._partials = 0
+        self.partials = 0
 
     def __bool__(self) -> bool:
         return bool(self._turns)
@@ -253,7 +253,7 @@ class FairQueue:
             return 0
         begins = head.placed == 0
         fragment, share = head.cut(room)
-        self._partials += begins - (fragment.offset + fragment.length == fragment.total)
+        self.partials += begins - (fragment.offset + fragment.length == fragment.total)
         return writer.add_fragment(fragment, share, head.address)
 
     def _is_large(self, head: QueuedRun) -> bool:
@@ -261,13 +261,13 @@ class FairQueue:
 
     def _is_blocked(self, head: QueuedRun) -> bool:
         """Would starting this message's fragments be one more than receivers keep?"""
-        return self._is_large(head) and head.placed == 0 and self._partials >= PARTIALS_MAX
+        return self._is_large(head) and head.placed == 0 and self.partials >= PARTIALS_MAX
 
     def restart(self) -> int:
         """A new view: receivers forgot partial messages, so these start again. Return how many bytes must be sent again."""
         again = sum(queue[0].restart() for queue in self._queues.values())
         self.bytes += again
-        self._partials = 0
+        self.partials = 0
         return again
 
     def drop(self, unwanted: Callable[[QueuedRun], bool]) -> list[RunIds]:
@@ -278,7 +278,7 @@ class FairQueue:
             for queued in [queued for queued in queue if unwanted(queued)]:
                 dropped.append(queued.ids)
                 self.bytes -= queued.bytes
-                self._partials -= queued.placed > 0
+                self.partials -= queued.placed > 0
                 queue.remove(queued)
             if not queue:
                 self._forget(process)

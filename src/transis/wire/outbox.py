@@ -111,6 +111,10 @@ class Outbox:
     def is_open(self, lane: Lane) -> bool:
         return not self._lanes[lane].held
 
+    def is_halfway(self, lane: Lane) -> bool:
+        """Is a message of this lane in the middle of its fragments?"""
+        return self._lanes[lane].ordered.partials > 0
+
     def backlog(self) -> int:
         """Bytes that could be sent now."""
         return sum(queues.bytes for queues in self._open_lanes())
