@@ -8,10 +8,12 @@ from transis.groups.messages import KNOWN_LISTS_MAX
 from transis.lansis.dag import DATAGRAM_BITS, RANK_BITS
 from transis.totem.packets import NOBODY, TOKEN_SIZE_MAX
 from transis.types import limits
-from transis.types.config import Config
+from transis.types.config import LOCAL, Config
 from transis.types.limits import (
     ADDRESS_MAX,
     BURST_DATAGRAMS_MAX,
+    CLIENT_SHARE,
+    CLIENT_TURN_US_MAX,
     DATAGRAM_MAX,
     DATAGRAM_MIN,
     INFO_MAX,
@@ -66,6 +68,8 @@ FITS = [
         MESSAGE_MAX,
         "all lists of a node are one message",
     ),
+    ("CLIENT_SHARE", 2 * 20, CLIENT_SHARE, "clients, heard and told, take at most a twentieth of the time to suspicion"),
+    ("CLIENT_TURN_US_MAX", CLIENT_TURN_US_MAX, LOCAL.token_loss_us // CLIENT_SHARE, "no more than on a machine of many nodes"),
     ("BURST_DATAGRAMS_MAX", BURST_DATAGRAMS_MAX, 1 << DATAGRAM_BITS, "a place has so many bits for a datagram of a burst"),
     ("VISIT_DATAGRAMS_MAX", VISIT_DATAGRAMS_MAX, U16, "a datagram's index has 16 bits"),
 ]

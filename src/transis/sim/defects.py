@@ -272,7 +272,13 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
         "a repeated first-rotation commit token is taken for the second rotation (F2)",
         (
             Change("totem.engine", "if packet.rotation == 1 else", "if self._core.state is State.GATHER else"),
-            Change("totem.commit", "return self._my_entry in commit.entries and", "return True or"),
+            Change(
+                "totem.commit",
+                "        if tuple(entry.node for entry in commit.entries) != ring.members or self._my_entry not in commit.entries:\n"
+                "            return False\n"
+                "        return all(entry.filled",
+                "        return True or all(entry.filled",
+            ),
         ),
     ),
     "obligation_of_trans_memb": Defect(
