@@ -28,7 +28,7 @@ from tests.real.daemons import DaemonProcess, Settings, merged
 from tests.real.evidence import ALWAYS, Evidence, judge
 from tests.real.listeners import MARK, Listener
 from tests.real.switched import HECKLER, SwitchedLan
-from tests.real.waiting import PATIENCE_S, Changes
+from tests.real.waiting import PATIENCE_S, Changes, let_pass
 from transis.client import Session, connect
 from transis.client.connection import WINDOW
 from transis.net.interfaces import read_endpoint
@@ -101,15 +101,18 @@ def tell(
     way: Way = LOOPBACK,
     machines: Sequence[str] = ("ann", "bob", "cid"),
     junk_per_s: int = JUNK_PER_S,
+    story_s: float = STORY_S,
+    *,
+    rogue: bool = False,
 ) -> None:
-    """Run a story on a site of its own."""
+    """Run a story on a site of its own. A `rogue` has the key: whoever throws junk can `lie` too."""
     if way.lan and (reason := why_not()):
         pytest.skip(reason)
 
     async def run() -> None:
         lan = SwitchedLan(tuple(machines)) if way.lan else None
         try:
-            async with Site(way, engine, directory, lan, junk_per_s) as site, asyncio.timeout(STORY_S):
+            async with Site(way, engine, directory, lan, junk_per_s, rogue=rogue) as site, asyncio.timeout(story_s):
                 await story(site)
         finally:
             if lan is not None:
@@ -119,7 +122,7 @@ def tell(
 
 
 class Site:
-    def __init__(self, way: Way, engine: str, directory: Path, lan: SwitchedLan | None, junk_per_s: int) -> None:
+    def __init__(self, way: Way, engine: str, directory: Path, lan: SwitchedLan | None, junk_per_s: int, *, rogue: bool) -> None:
         self.way = way
         self.engine = engine
         self.lan = lan
@@ -136,8 +139,11 @@ class Site:
         self._parted: tuple[str, ...] = ()
         self._seed = ""
         self._junk_per_s = junk_per_s
+        self._key_of_thrower = KEY.hex() if rogue else ""
         self._network = self._plan_network()
         self._thrower: asyncio.subprocess.Process
+        self.thrown: dict[str, int] = {}
+        """At the end, how many datagrams of each kind."""
         write_key(self._home / "key", KEY)
 
     # --- beginning and end ------------------------------------------------------------------------------------------
@@ -334,7 +340,7 @@ class Site:
     async def _start_thrower(self) -> None:
         inside = self.lan.inside(HECKLER) if self.lan is not None else ()
         aim: dict[str, object] = {"interface": self._network["interface"], "cluster": CLUSTER}
-        aim |= {"sealed": self.way.sealed, "per_s": self._junk_per_s}
+        aim |= {"sealed": self.way.sealed, "per_s": self._junk_per_s, "key": self._key_of_thrower, "engine": self.engine}
         if not self.way.mesh:
             aim |= {"data_port": self._network.get("data_port", 5410), "control_port": self._network.get("control_port", 5411)}
             aim |= {"group": self._network.get("group", "239.192.84.115" if self.way.version == 4 else "ff12::7472:6973")}
@@ -353,12 +359,20 @@ class Site:
         for port in range(endpoint.port, endpoint.port + (3 if self.way.mesh else 1)):
             self._thrower.stdin.write(f"{endpoint.host} {port}\n".encode())
 
+    async def lie(self, seconds: float) -> None:
+        """So long the rogue says what is not true."""
+        assert self._key_of_thrower and self._thrower.stdin is not None
+        self._thrower.stdin.write(b"lie\n")
+        await let_pass(seconds)
+        self._thrower.stdin.write(b"silence\n")
+
     async def _stop_thrower(self) -> None:
         """It threw, and hit."""
         assert self._thrower.stdin is not None
         self._thrower.stdin.close()
         output, _ = await self._thrower.communicate()
-        assert sum(json.loads(output).values()) > 0
+        self.thrown = json.loads(output)
+        assert sum(self.thrown.values()) > 0
 
     # --- the verdict ------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@
 Lines in: `HOST PORT`, one more target each. It listens to the group, so that it can throw what it caught: cut short, changed, on
 the wrong port, much later. A last line out says how many of each kind it threw. Everything is drawn from a seed, but what is
 caught is not: this is noise, not a scenario.
+
+With the cluster's key it is a rogue too: between the lines `lie` and `silence` it seals what it caught under its own name, with
+fields that are not true.
 """
 
 from __future__ import annotations
@@ -21,14 +24,19 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from random import Random
 
+from tests.rogue.liar import Liar, Retelling
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.sockets import aim_multicast, open_group, open_unicast
+from transis.sim.streams import Stream
+from transis.types.errors import Rejection
 from transis.types.ids import NodeId
-from transis.wire.envelope import ENVELOPE_SIZE, Sealer
+from transis.wire.envelope import ENVELOPE_SIZE, Opener, Sealer
 
 PERIOD_S = 0.02
 CAUGHT_MAX = 512
 LARGE = 60_000
+LIE_LIMIT = 1300
+"""Bytes of a datagram that a lie may have."""
 STRANGER = NodeId("stranger", 1, 7)
 OTHER_KEY = bytes(range(100, 132))
 LENGTHS = b"\xff" * 200
@@ -46,6 +54,9 @@ class Aim:
     sealed: bool = True
     per_s: int = 200
     """Datagrams a second: a nuisance, or a flood."""
+    key: str = ""
+    """The cluster's key in hexadecimal digits, of a rogue; empty for a stranger."""
+    engine: str = "totem"
 
 
 class Thrower:
@@ -66,6 +77,11 @@ class Thrower:
         if aim.sealed:
             self._sealers["no key"] = Sealer(aim.cluster, STRANGER, None)
         self._thrown: Counter[str] = Counter()
+        self._is_lying = False
+        if aim.key:
+            key = bytes.fromhex(aim.key)
+            self._opener, self._rogue = Opener(aim.cluster, key), Sealer(aim.cluster, STRANGER, key)
+            self._retelling = Retelling(Liar(Stream("lies"), permille=500), LIE_LIMIT, is_lansis=aim.engine == "lansis")
 
     def _listen(self, aim: Aim, interface: Interface) -> None:
         aim_multicast(self._out, interface)
@@ -88,8 +104,11 @@ class Thrower:
 
     def _obey(self, lines: bytes) -> bool:
         for line in lines.decode().splitlines():
-            host, port = line.split()
-            self._targets.append((host, int(port)))
+            if line in ("lie", "silence"):
+                self._is_lying = line == "lie"
+            else:
+                host, port = line.split()
+                self._targets.append((host, int(port)))
         return bool(lines)
 
     def _catch(self, one: socket.socket) -> None:
@@ -100,13 +119,22 @@ class Thrower:
             except OSError:
                 return
             is_own = source == self._out.getsockname()[1]
+            if self._is_lying and not is_own:
+                self._lie(datagram)
             if not is_own and (len(self._caught) < CAUGHT_MAX or self._random.random() < 0.05):
                 self._caught.append(datagram)
 
     def _throw(self) -> None:
-        kind, junk = self._junk()
+        self._send(*self._junk())
+
+    def _lie(self, datagram: bytes) -> None:
+        opened = self._opener.open(datagram)
+        for body in () if isinstance(opened, Rejection) else self._retelling.retold(*opened):
+            self._send("lie", self._rogue.seal(body))
+
+    def _send(self, kind: str, datagram: bytes) -> None:
         with suppress(OSError):  # A machine that is unplugged, a buffer that is full: the next one, then.
-            self._out.sendto(junk, self._random.choice(self._targets))
+            self._out.sendto(datagram, self._random.choice(self._targets))
             self._thrown[kind] += 1
 
     def _junk(self) -> tuple[str, bytes]:

@@ -158,6 +158,47 @@ def _with(packet: Packet, field: str, value: Any) -> Packet:
     return packet._replace(**{field: value})  # type: ignore[union-attr, return-value]
 
 
+class Retelling:
+    """Bodies of datagrams as the liar sends them on."""
+
+    def __init__(self, liar: Liar, limit: int, *, is_lansis: bool) -> None:
+        self._liar = liar
+        self._limit = limit
+        self._is_lansis = is_lansis
+        self._whole = PartAssembler()
+        self._packet_id = 0
+
+    def retold(self, transmitter: bytes, body: bytes) -> list[bytes]:
+        if body[0] == KIND_DATA:
+            return [self._data(body)]
+        whole = self._whole.feed(transmitter, body)
+        if not isinstance(whole, bytes):
+            return []
+        packet = decode_control(whole)
+        if isinstance(packet, Rejection):
+            return [body]
+        try:
+            encoded = encode_control(self._liar.retold(packet))
+        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OverflowError, struct_error):
+            encoded = whole  # It cannot even be written down.
+        self._packet_id += 1
+        return split(self._packet_id, encoded, self._limit)
+
+    def _data(self, body: bytes) -> bytes:
+        header = decode_data_header(body)
+        if isinstance(header, Rejection):
+            return body
+        lied = self._liar.retold(header)
+        rest = body[DATA_HEADER_SIZE:]
+        acks = decode_acks(rest) if self._is_lansis and header.index == 0 else None
+        try:
+            if isinstance(acks, Acks):
+                rest = encode_acks(*self._liar.retold(acks)) + rest[len(encode_acks(*acks)) :]
+            return encode_data(lied, rest)  # type: ignore[arg-type]
+        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, struct_error):
+            return body
+
+
 # --- node -------------------------------------------------------------------------------------------------------------
 
 
@@ -169,13 +210,11 @@ class LyingNode(Node):
     ) -> None:
         super().__init__(config, stored, boot, key, with_groups=with_groups)
         self.liar = liar
-        self._limit = config.datagram - ENVELOPE_SIZE - SEAL_SIZE
+        limit = config.datagram - ENVELOPE_SIZE - SEAL_SIZE
+        self._retelling = Retelling(liar, limit, is_lansis=config.engine == "lansis")
         self._envelopes = Opener(config.cluster, key)
         self._own_seal = Sealer(config.cluster, self.id, key)
-        self._whole = PartAssembler()
         self._heard = PartAssembler()
-        self._packet_id = 0
-        self._is_lansis = config.engine == "lansis"
 
     def receive(self, now: int, port: Any, arrivals: Sequence[Any]) -> None:
         for arrival in arrivals:
@@ -195,34 +234,5 @@ class LyingNode(Node):
         for datagram in output.datagrams:
             opened = self._envelopes.open(datagram)
             assert not isinstance(opened, Rejection)
-            bodies += self._retold(*opened)
+            bodies += self._retelling.retold(*opened)
         return Transmit(output.to, output.port, self._own_seal.seal_all(bodies))
-
-    def _retold(self, transmitter: bytes, body: bytes) -> list[bytes]:
-        if body[0] == KIND_DATA:
-            return [self._data(body)]
-        whole = self._whole.feed(transmitter, body)
-        if not isinstance(whole, bytes):
-            return []
-        packet = decode_control(whole)
-        if isinstance(packet, Rejection):
-            return [body]
-        try:
-            encoded = encode_control(self.liar.retold(packet))
-        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OverflowError, struct_error):
-            encoded = whole  # It cannot even be written down.
-        self._packet_id += 1
-        return split(self._packet_id, encoded, self._limit)
-
-    def _data(self, body: bytes) -> bytes:
-        header = decode_data_header(body)
-        assert isinstance(header, DataHeader)
-        lied = self.liar.retold(header)
-        rest = body[DATA_HEADER_SIZE:]
-        acks = decode_acks(rest) if self._is_lansis and header.index == 0 else None
-        try:
-            if isinstance(acks, Acks):
-                rest = encode_acks(*self.liar.retold(acks)) + rest[len(encode_acks(*acks)) :]
-            return encode_data(lied, rest)  # type: ignore[arg-type]
-        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, struct_error):
-            return body
