@@ -5,8 +5,11 @@ several processes, which tests run in the same one.
 fresh ones (`HYPOTHESIS_PROFILE=explore`). Neither has a deadline: no test here asserts a wall-clock time.
 """
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from typing import Any
 
@@ -17,6 +20,8 @@ from transis.types.config import ENGINES
 
 pytest_plugins = ["tests.spark.fixtures"]
 
+OWN_STATE = "TRANSIS_TESTS_STATE"
+
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -25,7 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure() -> None:
-    """Whoever is started in the background of a shell ignores Ctrl-C, and so would the commands that tests interrupt."""
+    """Nodes on loopback have the key of a user who is only here, the same for all processes of the tests. And whoever is started
+    in the background of a shell ignores Ctrl-C, and so would the commands that tests interrupt."""
+    if not os.environ.get(OWN_STATE):
+        os.environ[OWN_STATE] = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="transis-state-")
+        atexit.register(shutil.rmtree, os.environ[OWN_STATE], ignore_errors=True)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,18 +8,22 @@ import re
 import signal
 import socket
 import time
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from tests.daemon.running import PATIENCE_S, RunningDaemon, Site, opened_site
+from transis import Node
 from transis.client import Message, connect
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
-from transis.net.state import new_key, write_key
+from transis.net.state import key_text, new_key, write_key
+from transis.net.transport import Group
 from transis.sessions.frames import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
 from transis.types.errors import ConnectError
 from transis.types.ids import Service
+from transis.types.paths import USER_KEY
 
 
 @pytest.fixture
@@ -87,6 +91,34 @@ def test_a_client_connects_joins_and_shows_in_the_status(site: Site) -> None:
         assert "orders" in site.run("groups", "--admin", str(ann.admin)).stdout
         assert ann.ask("status")["sessions"] == 1
     assert "ended" in ann.log.until("session .*ended")
+
+
+def test_a_daemon_and_a_node_in_a_program_of_its_user_meet_sealed(site: Site) -> None:
+    """Neither was given a key: they find the same one, wherever they have their state."""
+    ann = site.start("ann").ready()
+    network = tomllib.loads(site.settings("ann"))["network"]
+    group = Group(network["group"], network["data_port"], network["control_port"])
+
+    async def meet() -> None:
+        async with Node("bob", group=group, state=site.directory / "program" / "bob") as bob:
+            while bob.view is None or len(bob.view.members) < 2:
+                await asyncio.wait([asyncio.ensure_future(bob.ended())], timeout=0.01)
+
+    asyncio.run(asyncio.wait_for(meet(), PATIENCE_S))
+    ann.sees("ann", "bob")
+    assert ann.ask("status")["sealed"] is True
+
+
+def test_a_users_key_that_others_may_read_is_told_before_anything_is_opened(site: Site) -> None:
+    key = site.directory / "transis" / USER_KEY
+    key.parent.mkdir()
+    key.write_text(key_text(new_key()))
+    key.chmod(0o644)
+    code, said = site.start("ann", env={"XDG_STATE_HOME": str(site.directory)}).ended()
+    assert code == 2
+    assert f"others may read or write it (mode 0644): chmod 600 {key}" in said
+    assert "Traceback" not in said
+    assert not (site.directory / "ann").exists()
 
 
 def test_a_client_on_another_host_needs_the_key(site: Site) -> None:

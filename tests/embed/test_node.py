@@ -44,6 +44,26 @@ def own_children() -> list[int]:
     return [pid for pid in children if pid not in EARLIER]
 
 
+def test_on_loopback_nodes_of_one_user_meet_sealed_and_nobody_without_their_key_is_heard(tmp_path: Path, run: str) -> None:
+    """A second bob, without the key as another user would be, neither stops the first nor is kept out by it."""
+
+    async def story() -> None:
+        cluster = Cluster(tmp_path)
+        async with cluster.node("ann", run=run) as ann, cluster.node("bob") as bob:
+            await together(ann, bob)
+            async with cluster.node("bob", plaintext=True, state=tmp_path / "another") as stranger:
+                for node in (ann, bob):
+                    while not (await node.statistics()).get("rejected_plaintext"):
+                        await asyncio.wait([asyncio.ensure_future(bob.ended())], timeout=0.01)
+                assert names_of(stranger) == ["bob"]
+                assert names_of(ann) == names_of(bob) == ["ann", "bob"]
+                assert stranger.id.boot != bob.id.boot
+            async with ann.connect() as session:
+                await echo(session)
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+
+
 def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
         cluster = Cluster(tmp_path, engine)

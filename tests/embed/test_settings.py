@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_the_engine_and_its_pulse_reach_the_configuration() -> None:
 
 def test_an_argument_without_a_word_is_the_default_of_a_daemon(tmp_path: Path) -> None:
     """But for its place and its evidence, which belong to the program."""
-    daemon = resolve_daemon(read_settings(f'[node]\nname = "ann"\nstate = "{tmp_path}"'.encode(), "x"), {"HOME": "/nowhere"})
+    daemon = resolve_daemon(read_settings(f'[node]\nname = "ann"\nstate = "{tmp_path}"'.encode(), "x"), os.environ)
     node = resolve(settings_of("ann", state=tmp_path))
     its_own = {"clients": None, "mode": 0o600, "admin": None}
     assert replace(daemon, **its_own) == node

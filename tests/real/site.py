@@ -202,7 +202,7 @@ class Site:
             "timing": dict(CALM),
             "pulse": dict(CALM_PULSE),
             "network": self._network | seeds,
-            "security": {"key_file": str(self._home / "key")} if self.way.sealed else {},
+            "security": {"key_file": str(self._home / "key")} if self.way.sealed else {"anybody_may_read_and_write": True},
             "sessions": {"socket": str(self._home / f"{label}.sock")},
             "admin": {"allow_faults": True},
             "trace": {"directory": str(self.evidence.directory), "free_mb": 0},

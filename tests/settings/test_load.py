@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import replace
@@ -32,6 +33,7 @@ from transis.settings.schema import (
 )
 from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES, Window
 from transis.types.errors import ConfigError
+from transis.types.paths import USER_KEY
 
 LO = Interface("lo", 1, ip_address("127.0.0.1"))
 ETH = Interface("eth0", 2, ip_address("192.0.2.7"))
@@ -193,7 +195,8 @@ def test_what_only_a_program_can_say_is_no_setting_of_a_file() -> None:
 
 def test_the_defaults_run_alone_on_loopback() -> None:
     opening = opening_of("")
-    assert opening.config.plaintext
+    assert opening.user_key == Path("/var/lib/transis" if os.geteuid() == 0 else "/nowhere/.local/state/transis") / USER_KEY
+    assert not opening.config.plaintext
     assert opening.config.timing == LOCAL
     assert opening.interface == LO
     assert opening.tcp is None
@@ -240,6 +243,15 @@ def test_a_network_without_a_key_can_be_allowed_in_so_many_words() -> None:
     text = '[network]\ninterface = "eth0"\n[security]\nanybody_may_read_and_write = true'
     assert opening_of(text).config.plaintext
     assert "NONE: anybody" in described(text)["seal"]
+
+
+def test_loopback_without_a_key_is_asked_for_in_so_many_words_too() -> None:
+    text = "[security]\nanybody_may_read_and_write = true"
+    opening = opening_of(text)
+    assert opening.config.plaintext
+    assert (opening.key, opening.user_key) == (None, None)
+    assert described(text)["seal"] == "NONE: anybody on this machine may read and write"
+    assert described("")["seal"].startswith("this user's key, /")
 
 
 def test_a_key_seals_on_loopback_too_and_is_never_shown(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def refusal(interface: Interface, key: bytes | None, *, plaintext: bool = False)
     return ""
 
 
-def test_loopback_needs_no_key() -> None:
+def test_loopback_needs_no_key_of_its_own() -> None:
     assert refusal(LOOPBACK, None) == ""
 
 

@@ -33,7 +33,7 @@ from transis.cli.options import plain_table, say, stdout
 from transis.net.host import Opening
 from transis.net.interfaces import Interface
 from transis.net.sockets import open_unicast
-from transis.net.state import LOCK, is_in_use
+from transis.net.state import LOCK, is_in_use, user_key
 from transis.settings.load import load_settings
 from transis.settings.resolve import resolve_daemon
 from transis.settings.schema import Settings
@@ -137,6 +137,8 @@ def check_directories(opening: Opening) -> Iterator[Diagnosis]:
 def _needed(opening: Opening, clients: Path) -> Iterator[tuple[str, Path]]:
     yield "node.state", opening.state
     yield "sessions.socket", clients.parent
+    if opening.user_key is not None:
+        yield "security.key_file", opening.user_key.parent
     if opening.trace is not None:
         yield "trace.directory", opening.trace.directory
     if opening.flight is not None:
@@ -165,14 +167,27 @@ def check_name(opening: Opening) -> Iterator[Diagnosis]:
 
 
 def check_key(settings: Settings, opening: Opening) -> Iterator[Diagnosis]:
-    if opening.key is not None:
-        yield fine("key", "packets are sealed" + (f" with {settings.security.key_file}" if settings.security.key_file else ""))
+    if opening.user_key is not None:
+        yield _user_key(opening.user_key)
+    elif opening.key is not None:
+        yield fine("key", f"packets are sealed with {settings.security.key_file}")
     elif opening.interface.address.is_loopback:
-        yield warn("key", "none: every user of this machine may read, write and stop the node", _KEYGEN)
+        yield warn("key", "none, as the settings ask: every user of this machine may read, write and stop the node", _NO_KEY)
     else:
         yield warn("key", "none, as the settings ask: anybody on this network may read and write", _KEYGEN)
 
 
+def _user_key(path: Path) -> Diagnosis:
+    """Only looks: the first node makes it."""
+    try:
+        if os.path.lexists(path):
+            user_key(path)
+    except ConfigError as error:
+        return problem("key", str(error), "without this key a node of this user does not start")
+    return fine("key", f"packets are sealed with this user's key, {path}")
+
+
+_NO_KEY: Final = "take out security.anybody_may_read_and_write: then the node has this user's key"
 _KEYGEN: Final = "transis keygen --out FILE, copy FILE to every node, and set security.key_file"
 
 

@@ -77,7 +77,7 @@ class Reports(Observer):
             "view": self._view_report(),
             "address": figures.get("address", ""),
             "transport": figures.get("transport", ""),
-            "sealed": self._opening.key is not None,
+            "sealed": not self._opening.config.plaintext,
             "sessions": len(self._host.sessions.sessions()),
             "groups": figures.get("groups", 0),
             "rates": self.figures.rates() if self.figures is not None else {},
@@ -158,7 +158,7 @@ class Reports(Observer):
         """What an operator should act on now."""
         figures, opening = self._all_figures(), self._opening
         told = list(self._host.transport.warnings)
-        if opening.key is None and not opening.interface.address.is_loopback:
+        if opening.config.plaintext and not opening.interface.address.is_loopback:
             told.append("there is no key: anybody on this network can read and write everything")
         if severed := self._host.transport.severed:
             told.append(f"links are cut on purpose: {' '.join(severed)}")

@@ -236,7 +236,7 @@ class Daemon(Observer):
             say(logging.INFO, "settings", f"{what}: {sentence}", what=what)
         for warning in self.host.transport.warnings:
             say(logging.WARNING, "warning", warning)
-        if opening.key is None and not opening.interface.address.is_loopback:
+        if opening.config.plaintext and not opening.interface.address.is_loopback:
             say(logging.WARNING, "plaintext", "there is no key: anybody on this network can read and write everything")
 
 

@@ -21,7 +21,7 @@ from transis.net.evidence import FlightKeeper, FlightPlan, KeptSink, Retention, 
 from transis.net.interfaces import Endpoint, Interface
 from transis.net.runtime import boottime_us
 from transis.net.session_server import SessionServer
-from transis.net.state import StateDirectory
+from transis.net.state import StateDirectory, user_key
 from transis.net.transport import GROUP, Group, MeshTransport, MulticastTransport, StatisticsDict, Transport
 from transis.sessions.host import SessionHost, SessionPolicy
 from transis.trace.recorder import Recorder
@@ -54,6 +54,8 @@ class Opening:
     port: int = 0
     seeds: tuple[str, ...] = ()
     key: bytes | None = field(default=None, repr=False)
+    user_key: Path | None = None
+    """The file with the key of this user's nodes, for one on loopback that was given none. It is made when the node opens."""
     policy: SessionPolicy = field(default_factory=SessionPolicy)
     trace: TracePlan | None = None
     flight: FlightPlan | None = None
@@ -65,6 +67,11 @@ class Opening:
     admin: Path | None = None
     """This and `metrics` are a daemon's own."""
     metrics: Endpoint | None = None
+
+
+def sealed(opening: Opening) -> Opening:
+    """The same with the key that the node will use."""
+    return opening if opening.user_key is None else replace(opening, key=user_key(opening.user_key), user_key=None)
 
 
 def open_transport(opening: Opening) -> Transport:
@@ -127,7 +134,7 @@ class NodeHost:
         statistics: Callable[[], StatisticsDict] | None = None,
         transport_for: Callable[[Opening], Transport] = open_transport,
     ) -> None:
-        self.opening = opening
+        self.opening = sealed(opening)
         self._views = Views(on_view)
         self._sink: SegmentWriter | KeptSink | None = None
         self._retention: Retention | None = None

@@ -1,4 +1,4 @@
-"""The state directory of a node (its identity, durable, used by one process at a time) and the key file of a cluster.
+"""The state directory of a node (its identity, durable, used by one process at a time) and the key files of clusters and users.
 
 1. A lock (flock) is held as long as the directory is open; it goes with the process, however that ends.
 2. A value is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point it is the old
@@ -8,6 +8,7 @@
    lock is another file, it cannot know.
 5. A cluster's key is 32 random bytes as text. A file that others can read is refused, with the command that repairs it; errors
    say what is wrong with a file, never what is in it; a new key never replaces an old file, whose key may be in use.
+6. On loopback a node without a key of its own has that of its user, in one place for all nodes of the user; the first makes it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import stat
 from base64 import b64decode
 from collections.abc import Mapping
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
@@ -25,7 +27,7 @@ from typing import Final
 import msgspec
 
 from transis.process.fork import stays_here
-from transis.trace.files import TEMPORARY, replace_durably
+from transis.trace.files import TEMPORARY, replace_durably, sync
 from transis.types.errors import ConfigError, IdentityError, InternalError, plainly
 from transis.types.ids import NodeId
 from transis.wire.envelope import KEY_SIZE
@@ -165,6 +167,10 @@ def is_in_use(path: Path) -> bool:
 FILE_BYTES_MAX: Final = 4096
 PRIVATE: Final = 0o600
 OTHERS: Final = 0o077
+USER_KEY_FIELD: Final = "the key of this user's nodes on loopback"
+OWN_KEY: Final = (
+    "set XDG_STATE_HOME to a directory of this user, or give the node a key_file of its own (`transis keygen --out FILE`)"
+)
 HEX_LETTERS: Final = 2 * KEY_SIZE
 
 
@@ -184,13 +190,17 @@ def key_text(key: bytes) -> str:
 def write_key(path: Path, key: bytes) -> None:
     """Create the file with its permissions, so that others can never read it, and make it durable."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        _write_private(path, key)
     except FileExistsError:
         raise ConfigError(
             "--out", str(path), "there is such a file already, and its key may be in use: choose another name"
         ) from None
     except OSError as error:
         raise ConfigError("--out", str(path), f"cannot be written ({error.strerror})") from error
+
+
+def _write_private(path: Path, key: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(key_text(key))
         file.flush()
@@ -217,6 +227,36 @@ def read_key(path: Path, field: str) -> bytes:
             f"holds no key: {KEY_SIZE} bytes as {HEX_LETTERS} hexadecimal digits or in base64, as `transis keygen` writes",
         )
     return key
+
+
+def user_key(path: Path) -> bytes:
+    """The key of this user's nodes on loopback; whoever comes first makes it (rule 6)."""
+    try:
+        if not os.path.lexists(path):
+            _make_user_key(path)
+        owner = path.lstat().st_uid
+    except OSError as error:
+        raise ConfigError(USER_KEY_FIELD, str(path), f"cannot be used: {plainly(error)}: {OWN_KEY}") from error
+    if owner != os.geteuid():
+        raise ConfigError(USER_KEY_FIELD, str(path), f"it belongs to user {owner}, not to user {os.geteuid()}: {OWN_KEY}")
+    try:
+        return read_key(path, USER_KEY_FIELD)
+    except ConfigError as error:
+        error.args = (f"{error}; or stop this user's nodes and remove it: the next one makes a new key",)
+        raise
+
+
+def _make_user_key(path: Path) -> None:
+    """Written aside and linked: of several that begin at once one wins, and nobody reads half a key."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _write_private(aside, new_key())
+        with suppress(FileExistsError):
+            path.hardlink_to(aside)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def _check_permissions(path: Path, found: os.stat_result, field: str) -> None:

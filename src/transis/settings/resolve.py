@@ -1,6 +1,7 @@
 """From settings to what a node will do on this machine: everything is looked up and checked before anything is opened.
 
-1. On anything but loopback a node without a key is refused, unless its settings allow that explicitly.
+1. A node runs without a key only if its settings say so. On loopback it has its user's key if it was given none; anywhere else it
+   is refused.
 2. Errors about a file use the file's names and units, errors about arguments those of the arguments (SettingsSource).
 3. `resolve` is enough for a node in a program; `resolve_daemon` adds the sockets, metrics and retention of a daemon.
 """
@@ -31,7 +32,7 @@ from transis.settings.schema import KEYWORDS, PULSE_NAMES, REAL_WINDOW, TIMING_N
 from transis.trace.flight import FlightLimits
 from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError, MissingExtra
-from transis.types.paths import admin_beside, default_state, socket_to_listen_at
+from transis.types.paths import admin_beside, default_state, socket_to_listen_at, user_key_file
 
 LOOPBACK: Final = "127.0.0.1"
 KB: Final = 1024
@@ -101,14 +102,20 @@ ARGUMENTS: Final = SettingsSource(
 # --- any node -----------------------------------------------------------------------------------------------------------
 
 
-def resolve(settings: Settings, source: SettingsSource = ARGUMENTS, found: Sequence[Interface] | None = None) -> Opening:
+def resolve(
+    settings: Settings,
+    source: SettingsSource = ARGUMENTS,
+    found: Sequence[Interface] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Opening:
     """Raises ConfigError for the first setting that would not work. `found` are this machine's interfaces, if they are known."""
     network = settings.network
     interface = _interface(settings, source, found)
     key = _key(settings, interface, source)
     _check_seeds(settings, source)
     policy = _policy(settings, source)
-    config = _config(settings, interface, source, plaintext=key is None)
+    plaintext = settings.security.anybody_may_read_and_write
+    config = _config(settings, interface, source, plaintext=plaintext)
     state = Path(settings.node.state)
     return Opening(
         config,
@@ -119,6 +126,7 @@ def resolve(settings: Settings, source: SettingsSource = ARGUMENTS, found: Seque
         network.port,
         tuple(network.seeds),
         key,
+        user_key_file(environment, root=os.geteuid() == 0) if key is None and not plaintext else None,
         policy,
         trace=TracePlan(Path(settings.trace.directory)) if settings.trace.directory else None,
         flight=_flight(settings, state),
@@ -252,7 +260,7 @@ def _flight(settings: Settings, state: Path) -> FlightPlan | None:
 
 def resolve_daemon(settings: Settings, environment: Mapping[str, str], found: Sequence[Interface] | None = None) -> Opening:
     """As `resolve`, and where a daemon listens for clients and administrators. The environment fills in what the file omits."""
-    opening = resolve(_completed(settings, environment), FILE, found)
+    opening = resolve(_completed(settings, environment), FILE, found, environment)
     sessions, trace = settings.sessions, settings.trace
     clients = Path(sessions.socket or socket_to_listen_at(environment))
     opening = replace(
@@ -291,7 +299,7 @@ def _check_daemon(settings: Settings, opening: Opening) -> None:
     """Check relations between settings, and what would otherwise show only when the daemon runs."""
     trace = settings.trace
     _check_network(settings, opening)
-    if opening.tcp is not None and opening.key is None:
+    if opening.tcp is not None and opening.key is None:  # Other hosts do not have this user's key.
         raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
     if opening.flight is not None and opening.trace is not None and opening.flight.directory == opening.trace.directory:
         raise ConfigError("flight.directory", str(opening.flight.directory), "this is trace.directory: the two must differ")
@@ -393,4 +401,10 @@ def _network(opening: Opening) -> str:
 def _seal(settings: Settings, opening: Opening) -> str:
     if opening.key is not None:
         return f"key from {settings.security.key_file}"
-    return "none: loopback only" if opening.interface.address.is_loopback else "NONE: anybody on this network may read and write"
+    if opening.user_key is not None:
+        return f"this user's key, {opening.user_key}"
+    return f"NONE: anybody {_where(opening)} may read and write"
+
+
+def _where(opening: Opening) -> str:
+    return "on this machine" if opening.interface.address.is_loopback else "on this network"

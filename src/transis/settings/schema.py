@@ -130,11 +130,12 @@ class SecuritySection(Section, frozen=True):
     """Who may read and write."""
 
     key_file: Annotated[
-        Text, Meta(description="The cluster's key as `transis keygen` writes it, mode 0600. Needed on anything but loopback.")
+        Text,
+        Meta(description="The cluster's key as `transis keygen` writes it, mode 0600. Empty: on loopback this user's own key."),
     ] = ""
     anybody_may_read_and_write: Annotated[
         bool,
-        Meta(description="Run without a key on a real network: anyone who reaches it can read, forge and destroy everything."),
+        Meta(description="Run without a key: anyone on the network (any user, on loopback) can read, forge, destroy everything."),
     ] = False
 
 

@@ -1,4 +1,4 @@
-"""Where a node keeps its state and its sockets: one rule for clients, daemons and their administrators.
+"""Where a node keeps its state, its sockets and its user's key: one rule for clients, daemons and their administrators.
 
 TRANSIS_SOCKET names the one place where a node listens for local clients. Without it a daemon of this user is preferred to the
 machine's: first comes `$XDG_RUNTIME_DIR/transis/transis.sock`, then `/run/transis/transis.sock`. The environment and the look at
@@ -41,17 +41,37 @@ def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -
 
 # --- paths ------------------------------------------------------------------------------------------------------------
 
+STATE_VARIABLE: Final = "XDG_STATE_HOME"
+SYSTEM_STATE: Final = Path("/var/lib")
+USER_KEY: Final = "@loopback.key"
+"""No directory of a node or of a cluster beside it has this name: in theirs, an `@` is quoted."""
+
 ADMIN_VARIABLE: Final = "TRANSIS_ADMIN"
 """The environment variable that names the admin socket, for administrators of several daemons on one host."""
 
 
 def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> Path:
     """The service manager's directory; else a directory per node, by its name, below the system's for root or the user's."""
-    if given := environment.get("STATE_DIRECTORY"):
-        return Path(given.partition(":")[0])
-    home = Path(environment.get("HOME") or "/")
-    user = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state")
-    return (Path("/var/lib") if root else user) / "transis" / quote(name, safe="")
+    managed = _managed(environment)
+    return managed or (SYSTEM_STATE if root else _user_state(environment)) / "transis" / quote(name, safe="")
+
+
+def user_key_file(environment: Mapping[str, str], *, root: bool) -> Path:
+    """Where the nodes of this user on loopback find their key: one place, wherever each of them has its state.
+
+    It is in the parent of the default state directories. A service may be able to write nowhere but in the service manager's.
+    """
+    is_system = root and not environment.get(STATE_VARIABLE)
+    return (_managed(environment) or (SYSTEM_STATE if is_system else _user_state(environment)) / "transis") / USER_KEY
+
+
+def _managed(environment: Mapping[str, str]) -> Path | None:
+    given = environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(given) if given else None
+
+
+def _user_state(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(STATE_VARIABLE) or Path(environment.get("HOME") or "/") / ".local" / "state")
 
 
 def admin_beside(clients: Path) -> Path:
