@@ -54,7 +54,7 @@ def throughput(
     seconds: Annotated[float, typer.Option(help="How long to measure, after a second to warm up.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Messages a second that each program sends; 0: as many as it can.")] = 0.0,
     lan: Annotated[bool, typer.Option("--lan", help="In network namespaces with a switch between them (needs root).")] = False,
-    sealed: Annotated[bool, typer.Option("--sealed", help="With a key, as on a real network.")] = False,
+    sealed: Annotated[bool, typer.Option("--sealed", help="With a key, as nodes run unless they are told otherwise.")] = False,
     transport: Annotated[str, choice(TRANSPORTS, "How datagrams travel.")] = "multicast",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
