@@ -1,4 +1,5 @@
-"""Keeps the tree and the arrows in docs/architecture.md as they are in the code; the walks are written by hand.
+"""Keeps the tree and the arrows in docs/architecture.md as they are in the code; the walks, and a sentence for each room, are
+written by hand.
 
 python -m tests.house.architecture            # says whether the page is true
 python -m tests.house.architecture --write    # writes the tree and the arrows anew
@@ -39,23 +40,34 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.py") if path.name not in {"__init__.py", "__main__.py"})
 
 
-def tree() -> str:
-    """Room by room, each file with its job."""
-    return "\n\n".join(part for title, names in HALVES.items() for part in (f"### {title}", *_rooms(names.split())))
+def folders() -> list[str]:
+    """Every room, and the rooms inside `audit`, as a path."""
+    return [folder for names in HALVES.values() for name in names.split() for folder in _folders(name)]
 
 
-def _rooms(names: list[str]) -> Iterator[str]:
-    for name in names:
-        for folder in [PACKAGE / name, *sorted(path for path in (PACKAGE / name).iterdir() if path.is_dir())]:
-            if files_of(folder):
-                yield _room(folder)
+def _folders(room: str) -> Iterator[str]:
+    for folder in [PACKAGE / room, *sorted(path for path in (PACKAGE / room).iterdir() if path.is_dir())]:
+        if files_of(folder):
+            yield folder.relative_to(PACKAGE).as_posix()
 
 
-def _room(folder: Path) -> str:
-    files = files_of(folder)
-    return "\n".join(
-        [f"**`{folder.relative_to(PACKAGE).as_posix()}/`**", "", *(f"- `{path.name}` {first_line(path)}" for path in files)]
+def sentences(page: str) -> dict[str, str]:
+    """What the page says of each room."""
+    return dict(re.findall(r"^\*\*`([\w/]+)/`\*\* (.+)$", page, re.MULTILINE))
+
+
+def tree(said: dict[str, str]) -> str:
+    """Room by room, each file with its job; the sentences about the rooms stay as they are."""
+    return "\n\n".join(
+        part
+        for title, names in HALVES.items()
+        for part in (f"### {title}", *(_room(folder, said) for name in names.split() for folder in _folders(name)))
     )
+
+
+def _room(folder: str, said: dict[str, str]) -> str:
+    files = files_of(PACKAGE / folder)
+    return "\n".join([f"**`{folder}/`** {said.get(folder, '')}", "", *(f"- `{path.name}` {first_line(path)}" for path in files)])
 
 
 def arrows() -> str:
@@ -72,7 +84,7 @@ def _arrow(room: str, there: list[str]) -> str:
 
 def written(page: str) -> str:
     """The page with its made parts as they must be."""
-    for name, text in (("tree", tree()), ("arrows", arrows())):
+    for name, text in (("tree", tree(sentences(page))), ("arrows", arrows())):
         page = re.sub(
             rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", lambda found, text=text: found[1] + text + found[2], page, flags=re.S
         )

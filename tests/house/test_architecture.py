@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.house.architecture import HALVES, PAGE, missing, walked_files, written
+from tests.house.architecture import HALVES, PAGE, folders, missing, sentences, walked_files, written
 from tests.house.sources import rooms
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -14,6 +14,11 @@ def test_tree_and_arrows_are_those_of_the_code() -> None:
 
 def test_every_room_is_shown() -> None:
     assert sorted(room for names in HALVES.values() for room in names.split()) == rooms()
+
+
+def test_every_room_has_a_sentence() -> None:
+    assert sorted(sentences(TEXT)) == sorted(folders())
+    assert [room for room, sentence in sentences(TEXT).items() if not sentence.endswith(".")] == []
 
 
 def test_the_walks_name_files_that_exist() -> None:

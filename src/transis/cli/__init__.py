@@ -1,1 +1,0 @@
-"""The command `transis`. Only this package prints for people."""

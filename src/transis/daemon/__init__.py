@@ -1,1 +1,0 @@
-"""The process that runs a node for many local clients: settings, sessions, admin socket, logs, traces, metrics."""

@@ -1,1 +1,0 @@
-"""Process groups as a replicated state machine above an engine: names, group views, routing (docs/groups.md)."""

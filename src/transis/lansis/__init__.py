@@ -1,1 +1,0 @@
-"""Engine 2: Lansis. Broadcast, acknowledgements that ride on data, a DAG, an order born with the bursts (transis-1992)."""

@@ -1,1 +1,0 @@
-"""The only room with sockets and a clock: UDP multicast, unicast mesh, the driver loop."""

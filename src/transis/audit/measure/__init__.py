@@ -1,1 +1,0 @@
-"""How fast it was and what happened: tables that the report draws, out of what nodes recorded."""

@@ -1,1 +1,0 @@
-"""The data pipeline on Spark: tables of what was recorded, the audit of every guarantee, measures, the report."""
