@@ -48,7 +48,7 @@ def told_by(life: Taped) -> DigestFile:
     """As its tape tells it; a life that ended says so."""
     events: list[Event] = []
     for one in life.tape.take(0).digests:
-        events.append(Conf(0, 0, one) if isinstance(one, View) else Prefix(0, 0, one.conf, one.regular, *one.told, one.last))
+        events.append(Conf(0, 0, one) if isinstance(one, View) else Prefix(0, 0, one.conf, one.regular, *one.sums, one.last))
     return told(life.node, [*events, *(event for event in life.events if isinstance(event, End))])
 
 

@@ -96,7 +96,7 @@ def test_nothing_that_could_be_judged_is_no_verdict(spark: SparkSession, tmp_pat
     *_, batch, _ = all_said(*command, code=2, sentence="none of the files that are new could be read to its end")
     assert len(batch["unreadable"]) == 3
     seal(flight, at(A, 1, 2, 3, 4), number=2)
-    all_said(*command, code=2, sentence="no two nodes told anything that can be compared")
+    all_said(*command, code=2, sentence="no two nodes reported anything comparable")
     seal(flight, at(B, 1, 2, 3, 4), number=2)
     all_said(*command, code=0)
 

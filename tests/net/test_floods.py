@@ -172,6 +172,6 @@ def test_a_thread_that_ignores_all_limits_is_ended_with_a_sentence(tmp_path: Pat
             flooder.link.send([Ask(1, "about")] * (SAID_MAX + 1))
             await flooder.until(lambda: bool(flooder.lost))
             (why,) = [frame.why for frame in flooder.frames if isinstance(frame, Goodbye)]
-            assert why == f"{SAID_MAX} frames of this client wait to be worked off: wait for answers before asking more"
+            assert why == f"{SAID_MAX} frames of this client wait to be handled: wait for answers before asking more"
 
     run(story)

@@ -72,7 +72,7 @@ class ArchiverFiles:
         return True
 
     def close(self) -> None:
-        """Unlocked in so many words, in case a child that was forked just now still has the descriptor."""
+        """Unlock explicitly: a child that was forked just now may still have the descriptor."""
         if self._lock >= 0:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)

@@ -172,7 +172,7 @@ class Journal:
         return [] if self._file.closed else [self._file.fileno()]
 
     def append(self, table: pa.Table) -> None:
-        """One frame. Of one that the disk refuses nothing is there."""
+        """Append one frame. If the disk refuses it, nothing of it is there."""
         if all(table[name].null_count == table.num_rows for name, _ in RARE):
             table = table.select([name for name, _ in COMMON])
         sink = pa.BufferOutputStream()

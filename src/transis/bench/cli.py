@@ -204,7 +204,7 @@ def flood(
 
 
 def _flood_table(kinds: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row a kind; what the node said to a session that it ended stands below the others of its row."""
+    """A row for each kind; what the node said to sessions that it ended stands below."""
     table = plain_table(
         "flood", "frames/s", "longest turn, ms", "of that processor", "another waited, ms", "views changed", "ended"
     )

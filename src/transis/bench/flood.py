@@ -1,10 +1,11 @@
-"""`transis bench flood`: clients that say as much as they can, of one kind after the other; how long the node's turns become.
+"""`transis bench flood`: clients send as much as they can, one kind of frame after the other; how long do the node's turns
+become?
 
 1. All clients are of one node, over its Unix socket, without the library: they write a burst of frames in one go, wait until the
-   node has worked it off (a question behind it and all joins and leaves are answered), and write the next one. They keep to the
+   node has handled it (a question behind it and all joins and leaves are answered), and write the next one. They keep to the
    credit of Sends, and read.
 2. Meanwhile one more client asks a small question now and then. The longest that it waits tells how fair the node is.
-3. A change of the view in a ring of which nobody died is one that the flood caused.
+3. If the view changes although nobody died, the flood caused it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Flooder:
         return flooder
 
     async def flood(self, frames: list[ClientFrame], until: float) -> None:
-        """Burst after burst, each when the one before is worked off and its credit is back."""
+        """Burst after burst, each when the one before is handled and its credit is back."""
         data, price = b"".join(map(encode_frame, frames)), sum(map(cost, frames))
         requests = sum(isinstance(frame, Join | Leave) for frame in frames)
         while perf_counter() < until:
@@ -165,7 +166,7 @@ class Flooder:
         return longest
 
     async def fence(self) -> None:
-        """Until everything that was written has been worked off."""
+        """Until everything that was written has been handled."""
         self._asked += 1
         self._writer.write(encode_frame(Ask(self._asked, "are you there")))
         while self._answered < self._asked:
@@ -243,7 +244,7 @@ class FloodedRing:
             async with asyncio.timeout(seconds + PATIENCE_S):
                 found = await flood(perf_counter() + seconds)
         except TimeoutError:
-            raise BenchError(f"the flooded node did not work off a burst within {PATIENCE_S:g} s") from None
+            raise BenchError(f"the flooded node did not handle a burst within {PATIENCE_S:g} s") from None
         flooded, *others = await self._ask({"end": True}, "figures")
         figures = flooded["figures"]
         changes = max(figures["view_changes"], *(other["figures"]["view_changes"] for other in others))
@@ -277,7 +278,7 @@ async def _flood(ring: FloodedRing, kind: str, request: FloodRequest, until: flo
 
 
 async def _flood_with(path: str, kinds: Iterable[str], until: float) -> tuple[int, list[str]]:
-    """How many frames were worked off, and what those were told whom the node ended."""
+    """How many frames were handled, and what the node said to those whose sessions it ended."""
     flooders = [(await Flooder.connect(path), BURSTS[kind]()) for kind in kinds]
     for flooder, frames in flooders:
         if any(isinstance(frame, Checkpoint | Send) for frame in frames):

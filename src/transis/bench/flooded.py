@@ -3,8 +3,8 @@
     python -m transis.bench.flooded      (started by the benchmark; its first line is a FloodedSpec)
 
 A clock in the node's own event loop ticks every millisecond. Between two ticks the loop ends what it is doing and begins a turn,
-so what is more than a millisecond is the length of a turn, and for so long the node heard nobody. It is counted twice: as time
-that passed, in which the system may have run other processes, and as processor time, which is the node's own work.
+so whatever exceeds a millisecond is the length of a turn, during which the node heard nobody. It is counted twice: as time that
+passed, in which the system may have run other processes, and as processor time, which is the node's own work.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ class Stopwatch:
 
 
 def watch_the_flight_recorder() -> Stopwatch:
-    """Time all that a node does because it has one. Call it before the node is made, for a node keeps what it calls."""
+    """Time everything that a node does because it has a flight recorder. Call it before the node is made, for a node keeps what
+    it calls."""
     stopwatch = Stopwatch()
     for owner, names in ((Flight, ("observe", "flush", "look")), (Tidier, ("tidy",))):
         for name in names:

@@ -212,7 +212,7 @@ class ClusterControl:
         return self._faults.states()
 
     def serve(self, patience_s: float) -> str | None:
-        """Wait so long for a request, and answer it. Returns what was done to the cluster, in a sentence."""
+        """Wait this long for a request, and answer it. Returns what was done to the cluster, in a sentence."""
         if not select.select([self._listener], [], [], patience_s)[0]:
             return None
         connected, _ = self._listener.accept()

@@ -1,8 +1,8 @@
 """What `transis doctor` tries on the network: does a machine hear itself, and do two that look for each other meet?
 
 Machines that meet multicast a hello twice a second and answer each hello that they hear by unicast. A hello names its sender and
-whom that heard; a code, made with the cluster's key, shows whether both have the same key, and says nothing else about it.
-Nodes that run on the same group drop hellos as foreign packets.
+the machines that its sender has heard; a code, made with the cluster's key, shows whether both have the same key, and says
+nothing else about it. Nodes that run on the same group drop hellos as foreign packets.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Meeting:
 
 
 def meet(opening: Opening, seconds: float) -> list[Heard]:
-    """Say hello and listen so long. Raises ConfigError if the sockets of the settings cannot be opened."""
+    """Say hello, and listen for this long. Raises ConfigError if the sockets of the settings cannot be opened."""
     meeting = Meeting(opening.config.name, opening.key)
     scope = opening.interface.index
     with ExitStack() as stack:

@@ -73,7 +73,7 @@ def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFI
 
 
 LAYERS: Final = ("token", "dag")
-"""Of a diagram: the token's way, and the acknowledgements of Lansis."""
+"""Layers of a diagram: the token's way, and the acknowledgements of Lansis."""
 LAYERS_HELP: Final = "Layers of the diagram to show from the start: token, dag, or both with a comma."
 
 

@@ -149,7 +149,7 @@ class ClusterRunner:
             self._break(STEP_S)
 
     def _break(self, patience_s: float) -> None:
-        """Wait so long for somebody who wants to break the cluster."""
+        """Wait this long for somebody who wants to break the cluster."""
         done = self._control.serve(patience_s)
         for watched in self._watch.all:
             watched.note(self._control.states())

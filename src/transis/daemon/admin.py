@@ -157,23 +157,23 @@ class Reports(Observer):
     def warnings(self) -> list[str]:
         """What an operator should act on now."""
         figures, opening = self._all_figures(), self._opening
-        told = list(self._host.transport.warnings)
+        found = list(self._host.transport.warnings)
         if opening.config.plaintext and not opening.interface.address.is_loopback:
-            told.append("there is no key: anybody on this network can read and write everything")
+            found.append("there is no key: anybody on this network can read and write everything")
         if severed := self._host.transport.severed:
-            told.append(f"links are cut on purpose: {' '.join(severed)}")
+            found.append(f"links are cut on purpose: {' '.join(severed)}")
         if refused := self._strangers.lately(boottime_us()):
-            told.append(f"refused as members, because engine, order, mode, datagram or version differs: {' '.join(refused)}")
+            found.append(f"refused as members, because engine, order, mode, datagram or version differs: {' '.join(refused)}")
         if self.primary is False:
-            told.append(self._driver.node.verdict().doubt or "this side has no majority of the quorum")
+            found.append(self._driver.node.verdict().doubt or "this side has no majority of the quorum")
         if str(figures.get("trace", "recording")) != "recording":
-            told.append(f"traces are not recorded: {figures['trace']}")
+            found.append(f"traces are not recorded: {figures['trace']}")
         if str(figures.get("flight", "recording")) != "recording":
-            told.append(f"the flight recorder pauses: {figures['flight']}")
+            found.append(f"the flight recorder pauses: {figures['flight']}")
         if int(figures.get("overflows", 0)):
-            told.append(f"the kernel dropped {figures['overflows']} datagrams because a receive buffer was full")
+            found.append(f"the kernel dropped {figures['overflows']} datagrams because a receive buffer was full")
         slow = [one for one in self._host.sessions.sessions() if one.queue_bytes * BEHIND > opening.policy.queue_max]
-        return told + [f"client {one.process} ({one.label or 'no label'}) is {one.queue_bytes} bytes behind" for one in slow]
+        return found + [f"client {one.process} ({one.label or 'no label'}) is {one.queue_bytes} bytes behind" for one in slow]
 
 
 # --- admin ------------------------------------------------------------------------------------------------------------

@@ -139,9 +139,9 @@ def view_in_words(view: View, before: View | None) -> str:
         "left": sorted(node for node in then - now if node.name not in reborn),
         "born again": sorted(node for node in now - then if node.name in reborn),
     }
-    told = [f"{what}: {names(nodes)}" for what, nodes in changes.items() if nodes and before is not None]
-    told = told or ["nobody changed"] if before is not None else ["the first"]
-    return f"view {view_name(view.id)}: {names(view.nodes)}; {', '.join(told)} ({cause_in_words(view.cause)})"
+    shown = [f"{what}: {names(nodes)}" for what, nodes in changes.items() if nodes and before is not None]
+    shown = shown or ["nobody changed"] if before is not None else ["the first"]
+    return f"view {view_name(view.id)}: {names(view.nodes)}; {', '.join(shown)} ({cause_in_words(view.cause)})"
 
 
 # --- what a node does -----------------------------------------------------------------------------------------------
@@ -151,23 +151,23 @@ class Often:
     """Rule 2, for counters that somebody else keeps and that only grow."""
 
     def __init__(self, already: Mapping[str, int] | None = None) -> None:
-        self._told: Counter[str] = Counter(already or {})
+        self._logged: Counter[str] = Counter(already or {})
         self._at: dict[str, int] = {}
 
     def due(self, now: int, what: str, count: int) -> int:
         """How many new ones to log now: 0 if this was logged a short while ago."""
-        new = count - self._told[what]
+        new = count - self._logged[what]
         if new <= 0 or (what in self._at and now - self._at[what] < AGAIN_US):
             return 0
-        self._told[what], self._at[what] = count, now
+        self._logged[what], self._at[what] = count, now
         return new
 
-    def told(self, now: int, what: str, count: int) -> None:
-        """These were logged elsewhere already."""
-        self._told[what], self._at[what] = count, now
+    def logged(self, now: int, what: str, count: int) -> None:
+        """So many were logged already, by another line."""
+        self._logged[what], self._at[what] = count, now
 
     def forget(self, what: str) -> None:
-        del self._told[what]
+        del self._logged[what]
         self._at.pop(what, None)
 
 
@@ -230,7 +230,7 @@ class NodeLog(Observer):
             self._refused(now, str(detail["node"]), str(detail["why"]))
         elif note.what in SHOWN_NOTES:
             kind = note.what if note.what != "rejected" else f"rejected_{str(detail['field']).replace(' ', '_')}"
-            self._often.told(now, kind, 1)
+            self._often.logged(now, kind, 1)
             say(logging.WARNING, note.what, SHOWN_NOTES[note.what].format(**detail), **detail)
 
     def _refused(self, now: int, node: str, why: str) -> None:

@@ -90,7 +90,7 @@ class ThreadConnection:
         """Frames wait for their turns here, as those of a socket wait there; so their number is bounded."""
         self._said += frames
         if len(self._said) > SAID_MAX:
-            self.refuse(f"{SAID_MAX} frames of this client wait to be worked off: wait for answers before asking more")
+            self.refuse(f"{SAID_MAX} frames of this client wait to be handled: wait for answers before asking more")
         self._server.said(self)
 
     def work_off(self) -> bool:

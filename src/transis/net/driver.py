@@ -297,7 +297,7 @@ class Driver:
         self._transport.send(output.to, output.port, output.datagrams)
 
     def _persist(self, output: Persist) -> None:
-        """Write in the one thread that writes, in order; the node is told in a turn of its own."""
+        """Write in the one thread that writes, in order; the node learns of it in a turn of its own."""
         assert self._loop is not None, "a node asks for nothing before it was started"
         writing = self._loop.run_in_executor(self._writer, self._state.write, output.key, output.value)
         writing.add_done_callback(lambda done: self._written(output.ticket, done))
@@ -324,7 +324,7 @@ class Driver:
         self._room.set()
 
     def _node_stopped(self, output: Stopped) -> None:
-        """The node stopped; the driver ends once the sessions have been told."""
+        """The node stopped; the driver ends once the sessions know."""
         self._stopped = True
         self._why = output.why
 

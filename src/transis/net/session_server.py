@@ -11,9 +11,9 @@
    our side of the stream is shut, and the connection closed when the client closes it or `linger_s` are over: closing at once
    might make the Goodbye undeliverable.
 7. A connection without a Hello within `hello_s` is not a client's.
-8. In one turn of the loop clients have a stated time (Config.client_turn_us): they take turns, a frame each, and what is left
-   waits for the next one. Until it is worked off nothing more is read from that client: the rest waits in its own socket. What
-   clients are told has as much time, and a few new ones are accepted. In between the node hears its sockets.
+8. Clients have a stated time in each turn of the loop (Config.client_turn_us): they take turns, a frame each, and what is left
+   waits for the next turn of the loop. Nothing more is read from a client before that is handled: the rest waits in its socket.
+   Writing to clients has as much time, and a few new clients are accepted. Between turns the node reads its sockets.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class SessionLink(asyncio.BufferedProtocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """It waits for its turn, which may be now. Until it is worked off nothing more is read."""
+        """The bytes wait for this client's turn, which may be now. Nothing more is read before they are handled."""
         if self.is_ending:
             return
         data = self._server.buffer[:nbytes]
@@ -334,7 +334,7 @@ class SessionServer:
         self._paths: dict[str, int] = {}
         self._watch: asyncio.Task[None] | None = None
         self.unread = 0
-        """Bytes of clients that wait to be worked off, or are not a whole frame yet."""
+        """Bytes from clients that wait to be handled, or are not a whole frame yet."""
         self._turns: Turns[Speaker] = Turns()
         self._rest = WaitingInHost(host, self.now)
         self._strangers, self._full_up = Rarely(), Rarely()
@@ -478,7 +478,7 @@ class SessionServer:
     # --- what connections say ---------------------------------------------------------------------------------------
 
     def said(self, link: ClientConnection) -> bool:
-        """It has something to be worked off. Whether some of it is left when this turn's time is over."""
+        """A connection has something to handle. Returns whether some of it is left when this turn's time is over."""
         self._turns.add(link)
         self._work()
         return link in self._turns
@@ -501,7 +501,7 @@ class SessionServer:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """The node has heard its sockets."""
+        """The node has read its sockets."""
         self._turn_arranged = False
         self._turn_ends = 0
         if self._turns:

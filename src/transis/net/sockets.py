@@ -328,7 +328,8 @@ AGAIN_S: Final = 1.0
 
 
 class Doorkeeper:
-    """Accepts at one listening socket, a few at a time. `full` hears why nobody can be accepted for a while."""
+    """Accepts at one listening socket, a few at a time. `full` is called with the reason when nobody can be accepted for a
+    while."""
 
     def __init__(
         self, listening: socket.socket, accepted: Callable[[socket.socket], None], full: Callable[[OSError], None]

@@ -80,7 +80,7 @@ class StateDirectory:
             raise _unusable(self.path, error) from error
 
     def close(self) -> None:
-        """Unlocked in so many words: a child that was forked just now may not have let go of it yet."""
+        """Unlock explicitly: a child that was forked just now may still have the descriptor."""
         self._closed = True
         if not self._lock.closed:
             fcntl.flock(self._lock, fcntl.LOCK_UN)

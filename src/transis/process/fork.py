@@ -1,8 +1,8 @@
 """After a fork: what a process has opened stays its own. A child gives it back at once, and using it there raises one sentence.
 
 1. A fork copies descriptors. A child would hold its parent's locks, ports and connections for as long as it lives, and both would
-   read from one socket. So in the child each of these numbers becomes one of /dev/null: what was open there is let go, and who
-   closes the number later closes nothing of somebody else's.
+   read from one socket. So in the child each of these numbers becomes one of /dev/null: what was open there is released, and
+   closing the number later closes nothing that belongs to somebody else.
 2. The threads that did the work do not exist in the child, so nothing inherited could work there. Each part gets
    a class that raises ForkedError whatever is asked of it: no method has to look where it runs, and no message pays for it.
 3. A child may open nodes and sessions of its own, and the parent notices nothing.
@@ -30,14 +30,14 @@ class HoldsDescriptors(Protocol):
 
 
 def descriptors_of(transport: BaseTransport | None) -> list[int]:
-    """Of a connection or a pipe of asyncio's or uvloop's that is not lost."""
+    """The descriptors of a connection or pipe of asyncio's or uvloop's; none if it is lost."""
     opened = None if transport is None else transport.get_extra_info("pipe") or transport.get_extra_info("socket")
     return [opened.fileno()] if opened is not None and opened.fileno() >= 0 else []
 
 
 _parts: Final[WeakSet[object]] = WeakSet()
 _inherited: Final[list[object]] = []
-"""In a child: kept for good, because destroying tasks and transports would run their ends a second time."""
+"""In a child these are never destroyed, because destroying tasks and transports would run their ends a second time."""
 
 
 def stays_here(part: object) -> None:
@@ -53,7 +53,7 @@ def is_inherited(part: object) -> bool:
 # --- in the child -----------------------------------------------------------------------------------------------------
 
 _WHAT, _PARENT = " what", " parent"
-"""Keys beside the attributes that the part had, of which none has such a name."""
+"""Keys beside the part's own attributes; no attribute can have such a name."""
 
 
 _INHERITED: Final = WeakSet[type]()

@@ -88,7 +88,7 @@ FAILURES_SHOWN_MAX: Final = 3
 
 VIOLATED: Final = 1
 LIST: Final = "list"
-"""In the place of a defect's name: which there are."""
+"""Instead of a defect's name: list the defects."""
 
 Order = Annotated[str, choice(ORDERS, "How lansis orders.")]
 Mode = Annotated[str, choice(MODES, "What lansis promises.")]
@@ -194,7 +194,7 @@ def _shrunk(request: SimulateRequest, tally: Tally) -> Shrunk | None:
 def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, drawing: Drawing) -> str:
     """Draw the shrunk run, the single one, or the first of several that failed; returns what was drawn.
 
-    It is run again, for what goes over the network is watched only for a picture: the same plan is always the same run."""
+    It is run again, because the network is watched only when a picture is wanted: the same plan is always the same run."""
     assert drawing.file is not None, "there is a file to draw"
     if small is not None:
         plan = small.plan
@@ -225,7 +225,7 @@ def _picture(
 def _print_simulate(
     out: Console, request: SimulateRequest, tally: Tally, small: Shrunk | None, drawn: str, *, want_plan: bool
 ) -> None:
-    """Of a single run the verdict, its story, then the tables, and its plan if that is wanted. Of many the tables first."""
+    """For a single run: its verdict, its story, the tables and, if wanted, its plan. For many the tables come first."""
     if tally.outcome is not None:
         _print_single(out, request, tally, tally.outcome, want_plan=want_plan)
     else:

@@ -88,7 +88,7 @@ class Disk:
         self._waiting.append(write)
 
     def complete(self) -> int:
-        """The oldest write became durable; its ticket."""
+        """The oldest write becomes durable; returns its ticket."""
         assert self._waiting, "nothing to complete"
         write = self._waiting.pop(0)
         self.durable[write.key] = write.value
@@ -115,7 +115,7 @@ class Disk:
 SUBMISSIONS_MAX: Final = 64
 """Calls of applications that wait while their node is paused."""
 
-MOMENTS_TOLD: Final = {"received": "Received", "flushed": "Flushed"}
+MOMENTS: Final = {"received": "Received", "flushed": "Flushed"}
 """Notes that mark a moment for which an ambush may wait."""
 
 UNCOUNTED: Final = frozenset({ProcessConnected, ProcessGone, Checkpoint})
@@ -388,8 +388,8 @@ class Host:
     def _note(self, life: Life, output: Note) -> None:
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
-        elif output.what in MOMENTS_TOLD:
-            self._world.moment(self, MOMENTS_TOLD[output.what])
+        elif output.what in MOMENTS:
+            self._world.moment(self, MOMENTS[output.what])
 
     def _stopped(self, life: Life, output: Stopped) -> None:
         self._world.note_stop(self, output.why)

@@ -64,7 +64,7 @@ class Journey(NamedTuple):
 
 Interceptor = Callable[[str, str, Port, bytes], Fate]
 JourneyWatcher = Callable[[int, str, str, Journey], None]
-"""Told when a journey begins: the time, the source, the target."""
+"""Called when a journey begins, with the time, the source, the target and the journey."""
 
 
 class Network:

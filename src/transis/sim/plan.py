@@ -88,7 +88,7 @@ class ClientPlan:
     quorum: int = 0
     """A primary configuration has a majority of the first `quorum` names."""
     changing: int = 0
-    """If there is a quorum: so many of the last nodes are ahead in a change of the list, to one of their own names."""
+    """With a quorum: so many of the last nodes have changed their list already, to one of only themselves."""
 
 
 CONFIG: Final = Config(name="any")

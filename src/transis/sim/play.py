@@ -51,7 +51,7 @@ OF_THE_RING: Final = {"token", "join", "commit", "commit1", "commit2", "Gather",
 """Packets, states and moments that only the ring has."""
 SETTINGS_OF_THE_RING: Final = ("config.window.accelerated", "config.timing.token")
 OF_LANSIS: Final = "lansis_"
-"""Begins the names of examples whose clusters choose that engine themselves."""
+"""How the names of examples begin whose clusters name that engine themselves."""
 
 
 class Example(NamedTuple):
@@ -60,7 +60,7 @@ class Example(NamedTuple):
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Those on which it means something."""
+        """The engines on which the example means something."""
         words = {word for block in self.blocks for command in block.commands for word in command.split()}
         if self.name.startswith(OF_LANSIS):
             return ("lansis",)

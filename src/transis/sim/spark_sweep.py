@@ -158,7 +158,7 @@ class SweepTable:
         place, staged = self.failed / f"seed-{row.seed}", change.stage()
         if place.exists():
             return
-        with self._lake.told_of_disk():
+        with self._lake.plain_disk_errors():
             staged.mkdir()
             for name, content in row.traces.items():
                 (staged / name).write_bytes(content)
@@ -205,9 +205,9 @@ def _row_of(columns: dict[str, Any]) -> SeedRow:
     return SeedRow(**own, ran=ran)
 
 
-def decoded(told: bytes) -> SeedRow:
+def decoded(encoded: bytes) -> SeedRow:
     """The row that a worker sent."""
-    return msgspec.msgpack.decode(told, type=SeedRow)
+    return msgspec.msgpack.decode(encoded, type=SeedRow)
 
 
 # --- sweep task -------------------------------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def run_apart(order: Order, seed: int) -> bytes:
         _be_the_seed(order, seed, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        encoded = pipe.read()
     _, status = os.waitpid(process, 0)
-    return told if status == 0 else msgspec.msgpack.encode(_ended_early(order, seed, status))
+    return encoded if status == 0 else msgspec.msgpack.encode(_ended_early(order, seed, status))
 
 
 def _be_the_seed(order: Order, seed: int, writing: int) -> NoReturn:
@@ -264,9 +264,9 @@ def _be_the_seed(order: Order, seed: int, writing: int) -> NoReturn:
         for number, timer, seconds in ALARMS:
             signal.signal(number, signal.SIG_DFL)
             signal.setitimer(timer, seconds * order.timeout_s)
-        told = msgspec.msgpack.encode(_run(order, seed))
+        encoded = msgspec.msgpack.encode(_run(order, seed))
         with os.fdopen(writing, "wb") as pipe:
-            pipe.write(told)
+            pipe.write(encoded)
         code = 0
     finally:
         os._exit(code)
@@ -362,8 +362,8 @@ def wave_of(pending: int, cores: int) -> int:
 
 def _run_wave(executors: Executors, order: Order, seeds: Sequence[int], cores: int) -> list[SeedRow]:
     pieces = in_pieces(seeds, cores)
-    told = executors.run(partial(run_seeds, order, pieces), len(pieces), COLUMNS)
-    return [decoded(outcome) for outcome in told.column("outcome").to_pylist()]
+    encoded = executors.run(partial(run_seeds, order, pieces), len(pieces), COLUMNS)
+    return [decoded(outcome) for outcome in encoded.column("outcome").to_pylist()]
 
 
 def in_pieces(seeds: Sequence[int], cores: int) -> list[Sequence[int]]:

@@ -52,7 +52,7 @@ BurstKey = tuple[RingTag, int, int]
 
 
 class WireLog:
-    """Told of every journey of the network, in the order in which they begin."""
+    """Notes every journey of the network, in the order in which they begin."""
 
     def __init__(self) -> None:
         self.hops: list[TokenHop] = []

@@ -276,9 +276,9 @@ def print_summary(console: Console, history: History, verdicts: Sequence[Verdict
 
 
 STORY_LINES: Final = 80
-"""A run with more is told at its beginning and its end."""
+"""Of a longer run only the beginning and the end are shown."""
 ARMED: Final = "on "
-"""Begins the harness's word that a fault waits for its moment; when that comes, the fault has a line of its own."""
+"""How the harness's line begins when a fault waits for its moment; when that comes, the fault has a line of its own."""
 
 
 def story_table(outcome: RunOutcome) -> Table:

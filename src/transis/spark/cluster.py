@@ -40,7 +40,7 @@ _CLUSTER: Final = re.compile(r"spark://(?P<hosts>[^\s/,]+:\d{1,5}(?:,[^\s/,]+:\d
 class Master(NamedTuple):
     url: str
     cores: int | None
-    """How many this machine gives; None on a cluster, which decides for itself."""
+    """How many cores this machine gives; None on a cluster, which decides for itself."""
     our_address: str
     """Where the workers find the driver, and where it listens."""
 

@@ -1,6 +1,4 @@
-"""Which files there are below some directories, local or Hadoop.
-
-Reading traces: which files there are below some directories, and their events as one table.
+"""Files of traces below some directories, local or Hadoop, and their events as one table; and tables that are settled.
 
 1. Paths without a scheme are local; a local file is opened by the task that decodes it, so that a node's name may be anything
    (Spark passes over names that begin with `_` or `.`). Everything else comes through Spark's reader of whole files.
@@ -8,7 +6,7 @@ Reading traces: which files there are below some directories, and their events a
    damaged batch gives no events.
 3. One file is decoded by one task, which holds its bytes and its columns: about three times the size of a segment.
 
-Settling what is used again and again: the small tables, the spine, the tail.
+Settling is for what is used again and again: the small tables, the spine, the tail.
 
 A settled table is kept by the executors and its plan is forgotten: thirty properties are planned over a few leaves, not each over
 everything that led to them.
@@ -192,7 +190,7 @@ def _find_remote(spark: SparkSession, directory: str) -> list[SegmentFile]:
 
 
 def literally(path: str) -> str:
-    """Hadoop reads `*` and its like in a path as a pattern, and a name that has them means itself."""
+    """Hadoop takes `*` and the like for patterns. Here they are escaped, so that a name means itself."""
     return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)
 
 

@@ -65,7 +65,7 @@ class Timeline:
         return min((min(NEVER, one.began_us + one.world.next_us) for one in self._attached), default=NEVER)
 
     def advance(self, to_us: int) -> None:
-        """Take the worlds to this time. To be called at every instant, `look` needs steps no longer than to `next_us`."""
+        """Take the worlds to this time. A step beyond `next_us` would keep `look` from being called at every instant."""
         assert to_us >= self.now_us, "time does not go back"
         self.now_us = to_us
         for one in self._attached:

@@ -220,7 +220,7 @@ class SimulatedLink:
             self._loop.call_soon(self._on_frames, frames)
 
     def broke(self, why: str) -> None:
-        """The node is gone; the session is told once."""
+        """The node is gone; the session learns of it once."""
         if self._on_lost is not None and not self._is_over:
             self._is_over = True
             self._loop.call_soon(self._on_lost, why)

@@ -126,8 +126,8 @@ class Ring:
         self.idle_visits = 0
         self.forwarded_idle = False
         self.has_refused_token = False
-        self.has_told_clash = False
-        """What cannot be on this ring was told to an operator: once is enough."""
+        self.has_noted_clash = False
+        """An operator was told of a datagram that cannot be on this ring; once is enough."""
 
     @property
     def view_id(self) -> ViewId:
@@ -224,13 +224,13 @@ class RingDelivery:
         return fresh
 
     def _look_for_clash(self, ring: Ring, burst: Burst) -> None:
-        """Of what came twice the first counts. If somebody else sent it, a member gave one number away twice, and what is dropped
-        here may be what others keep: nobody can put that right, but an operator can find the member."""
-        if ring.has_told_clash:
+        """If a number comes twice, the first datagram counts. If their senders differ, a member gave one number away twice, and
+        what is dropped here may be what others keep. Nobody can put that right, but an operator can find the member."""
+        if ring.has_noted_clash:
             return
         for held in ring.store.between(burst.first_seq, burst.last_seq):
             if held.sender != burst.sender:
-                ring.has_told_clash = True
+                ring.has_noted_clash = True
                 kept, dropped = str(ring.members[held.sender]), str(ring.members[burst.sender])
                 self._core.note("number used twice", seq=held.first_seq, kept=kept, dropped=dropped)
                 return

@@ -213,8 +213,8 @@ class Visit:
         return True
 
     def is_true(self, ring: Ring, token: Token) -> bool:
-        """Could an honest predecessor say this, after all that I know by now? What I hold has its number from an earlier visit: a
-        number that is given out again would be two messages, and one of them nobody's."""
+        """Could an honest predecessor have sent this, given all that I know? What I hold got its number at an earlier visit, and
+        a number that is given out again would stand for two messages."""
         known = max(ring.own_seq, ring.seq_seen, ring.store.highest)
         if token.seq < known:
             return self._refuse(ring, f"it says that {token.seq} is the last number, and {known} was given out")
@@ -225,7 +225,7 @@ class Visit:
         return True
 
     def _refuse(self, ring: Ring, why: str) -> bool:
-        """Its sender sends it again and again: what is wrong with it is told once."""
+        """Its sender repeats it, so what is wrong with it is noted once."""
         if not ring.has_refused_token:
             ring.has_refused_token = True
             self._core.note("impossible token", node=str(ring.members[ring.predecessor]), why=why)

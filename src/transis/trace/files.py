@@ -120,7 +120,7 @@ def make_directory(path: Path) -> None:
         one.mkdir(exist_ok=True)
         sync(one.parent)
     if not missing:
-        path.mkdir(exist_ok=True)  # A file that stands there is told.
+        path.mkdir(exist_ok=True)  # If a file is in the way, this raises.
 
 
 def _sync_below(path: Path) -> None:

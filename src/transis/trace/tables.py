@@ -116,7 +116,7 @@ _OF_DIGESTS: Final = {
     "sum_a": _LONG,  # the two sums of trace/tape.py
     "sum_b": _LONG,
     "last": _FLAG,  # there were no more in this configuration
-    "last_process": _LONG,  # the message behind which an application told of its state
+    "last_process": _LONG,  # the message after which an application reported its state
     "last_counter": _LONG,
     "state": _TEXT,  # its digest, in hexadecimal digits
 }

@@ -12,7 +12,7 @@ From a row every Delivery comes back (`runs_of`) but for sizes, and for the stam
 first. What the groups say among themselves (processes from PROCESSES_MAX on) is left out, as the recorder leaves it out.
 
 Rules of this file:
-1. No clock and no file: the tape is fed inside the node, and `take` is called by who has both.
+1. No clock and no file: the tape is fed inside the node, and whoever has both calls `take`.
 2. Steps are counted by feeds: a run of any length and of any number of messages is one step, and a number for each datagram.
 3. Nothing is kept that holds payloads: a burst is freed when its application is done with it, as without a tape.
 
@@ -89,12 +89,12 @@ def after(before: Digest, head: int, first: int, count: int) -> Digest:
 class Prefixes:
     """The sums of the configuration in force."""
 
-    __slots__ = ("_last", "_told", "_told_us", "step", "sums")
+    __slots__ = ("_last", "_recorded", "_recorded_us", "step", "sums")
 
     def __init__(self) -> None:
         self.sums = self._last = EMPTY
-        self._told = 0
-        self._told_us = 0
+        self._recorded = 0
+        self._recorded_us = 0
         self.step = 1
 
     def add(self, head: int, first: int, count: int) -> list[Digest]:
@@ -103,11 +103,11 @@ class Prefixes:
         self.sums = after(before, head, first, count)
         every = max(self.step, 1 << (count.bit_length() - 1)) if count else self.step
         start = before.count // every * every + every
-        told = [after(before, head, first, place - before.count) for place in range(start, self.sums.count + 1, every)]
-        if told:
-            self._told += len(told)
-            self._last = told[-1]
-        return told
+        digests = [after(before, head, first, place - before.count) for place in range(start, self.sums.count + 1, every)]
+        if digests:
+            self._recorded += len(digests)
+            self._last = digests[-1]
+        return digests
 
     def end(self) -> Digest:
         """The configuration is over: its last sums. What comes now belongs to the next one."""
@@ -119,14 +119,14 @@ class Prefixes:
 
         After a while without any, return the present one: other nodes rest there too.
         """
-        told, self._told = self._told, 0
-        if told:
-            if now_us - self._told_us < TOO_OFTEN_US:
-                self.step = min(STEP_MAX, self.step << told.bit_length())
-            self._told_us = now_us
-        elif now_us - self._told_us > TOO_SELDOM_US:
+        recorded, self._recorded = self._recorded, 0
+        if recorded:
+            if now_us - self._recorded_us < TOO_OFTEN_US:
+                self.step = min(STEP_MAX, self.step << recorded.bit_length())
+            self._recorded_us = now_us
+        elif now_us - self._recorded_us > TOO_SELDOM_US:
             self.step = max(1, self.step >> 1)
-            self._told_us = now_us
+            self._recorded_us = now_us
             if self.sums != self._last:
                 self._last = self.sums
                 return [self.sums]
@@ -141,7 +141,7 @@ of the address; service, flags."""
 ORDERED, CONSECUTIVE, WIDE = 1, 2, 4
 """Flags of a row."""
 DATAGRAMS_MAX: Final = 4096
-"""A stretch that is so long is ended: bounds what is open."""
+"""A stretch is ended at this length, which bounds what is open."""
 ADDRESSES_MAX: Final = 4096
 """Addresses that have a number at a time; then numbers are given anew."""
 HEADS_MAX: Final = 65_536
@@ -164,7 +164,7 @@ class PrefixDigest(NamedTuple):
 
     conf: ViewId
     regular: ViewId
-    told: Digest
+    sums: Digest
     last: bool
 
 
@@ -252,7 +252,7 @@ class DeliveryLog:
         self._end_stretch()
         self._end_rows()
         if self.view is not None:
-            self._tell(self._prefixes.end(), last=True)
+            self._record(self._prefixes.end(), last=True)
         if view.id.is_regular:
             self.regular = view
             self._tpos = 0
@@ -271,14 +271,14 @@ class DeliveryLog:
         """What was fed since; it tells the digests how much time has passed."""
         self._end_stretch()
         self._end_rows()
-        for told in self._prefixes.pace(now_us):
-            self._tell(told)
+        for sums in self._prefixes.pace(now_us):
+            self._record(sums)
         taken = Drained(self._pieces, self._digests)
         self._pieces, self._digests = [], []
         return taken
 
     def _goes_on(self, run: Delivered) -> bool:
-        """Is it like the stretch that is open in all that a row tells once?"""
+        """Does it agree with the open stretch in everything that a row says once?"""
         head = self._head
         assert head is not None, "an open stretch has a process"
         return head[1] == run[1] and head[2] is run[2] and head[8] is run[11] and len(self._counts) < DATAGRAMS_MAX
@@ -312,8 +312,8 @@ class DeliveryLog:
             self._rows += _packed("Q", [seq for start, count in ramps for seq in range(start, start + count)][1:])
         if ordered:
             self._tpos += messages
-            for told in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
-                self._tell(told)
+            for sums in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
+                self._record(sums)
         self.messages += messages
         self._head, self._process, self._counts, self._ramps = None, None, [], []
         self._next = self._next_seq = -1
@@ -323,9 +323,9 @@ class DeliveryLog:
             self._pieces.append(bytes(self._rows))
             self._rows.clear()
 
-    def _tell(self, told: Digest, last: bool = False) -> None:
+    def _record(self, sums: Digest, last: bool = False) -> None:
         if self.view is not None:
-            self._digests.append(PrefixDigest(self.view.id, self.view.regular, told, last))
+            self._digests.append(PrefixDigest(self.view.id, self.view.regular, sums, last))
 
     def _number_of(self, address: bytes) -> int:
         known = self.addresses.get(address)

@@ -156,7 +156,7 @@ class Config:
 
     @property
     def client_turn_us(self) -> int:
-        """What clients said may take so long in one turn of the node, and what they are told as long again."""
+        """How long one turn of the node may spend on frames from clients; frames to clients may take as long again."""
         timeout_us = self.timing.token_loss_us if self.engine == "totem" else self.pulse.silence_us
         return min(timeout_us // CLIENT_SHARE, CLIENT_TURN_US_MAX)
 

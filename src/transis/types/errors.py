@@ -48,7 +48,7 @@ REMEDIES: Final = {
 
 
 def plainly(error: BaseException) -> str:
-    """The error for people. Of what the system refused: where, its words, and what to do, without its number."""
+    """The error in words for people. If the system refused something: where, in the system's words, and what to do about it."""
     if not isinstance(error, OSError) or not error.errno:
         return str(error)
     words = (os.fsdecode(error.filename) if error.filename else "", os.strerror(error.errno), REMEDIES.get(error.errno, ""))

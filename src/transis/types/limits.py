@@ -56,11 +56,11 @@ BURST_DATAGRAMS_MAX: Final = 256
 """Datagrams of one burst of Lansis: their index takes 8 bits of a place in its order."""
 
 CLIENT_SHARE: Final = 40
-"""What clients said, and what they are told, may each take this part of the token-loss or silence timeout in a turn of the node.
-The rest waits until the node has heard its sockets: a client that asks all it can must not look like a dead node."""
+"""Frames from clients, and frames to them, may each take this part of the token-loss or silence timeout in one turn of the node.
+The rest waits until the node has read its sockets: a client that asks all it can must not make its node look dead."""
 
 CLIENT_TURN_US_MAX: Final = 2_500
-"""And no more than so long where timeouts are long: the token of every node waits behind its clients."""
+"""And never longer than this, however long the timeouts are: the token waits behind the clients of every node."""
 
 VISIT_DATAGRAMS_MAX: Final = (1 << 16) - 1
 """Datagrams of one token visit: their index takes 16 bits."""

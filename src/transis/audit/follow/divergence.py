@@ -80,7 +80,7 @@ class Divergence(NamedTuple):
     property: str
     conf: ViewId
     regular: ViewId
-    """Its regular configuration, by which flight recorders find it."""
+    """Its regular configuration, under which flight recorders find it."""
     equal_at: int
     """Behind this many messages all sides still reported the same; where replicas are compared, messages of the group's view."""
     differs_at: int
@@ -240,7 +240,7 @@ class ComparedConfiguration(msgspec.Struct):
             known.lives.append(life)
         return len(self.lists) > 1
 
-    def told(self, life: int, sums: Sums, last: bool) -> None:
+    def reported(self, life: int, sums: Sums, last: bool) -> None:
         """A life reported its digest; `last` if it left the configuration with it."""
         if last:
             self.ends[life] = sums
@@ -292,9 +292,9 @@ class ComparedConfiguration(msgspec.Struct):
 
     def lives(self) -> set[int]:
         """All lives that are named here."""
-        told = (life for seen in self.positions.at.values() for one in seen for life in one.parties)
+        compared = (life for seen in self.positions.at.values() for one in seen for life in one.parties)
         installed = (life for one in self.lists for life in one.lives)
-        return {*told, *installed, *self.ends, *self.onward, *self.after, *self.compared, *self.late}
+        return {*compared, *installed, *self.ends, *self.onward, *self.after, *self.compared, *self.late}
 
     def moves_compared(self) -> int:
         """How many lives had their end compared with that of another that went on with them."""
@@ -314,8 +314,8 @@ COUNTS_MAX: Final = 256
 """Counts of one view that are remembered; beyond that they are thinned out."""
 ALL_COUNTS_MAX: Final = 65_536
 """The same for all views together; beyond that the views that were reported least recently go."""
-TOLD_MAX: Final = 4096
-"""Forgotten views of which a difference was reported: it is not reported again."""
+REPORTED_MAX: Final = 4096
+"""Forgotten views that are remembered because a difference in them was reported: it is not reported again."""
 
 
 class ReplicaCheckpoints(msgspec.Struct):
@@ -354,7 +354,7 @@ class Replicas(msgspec.Struct):
 
     views: dict[bytes, ReplicaCheckpoints] = {}
     forgotten: list[bytes] = []
-    """Views of which a difference was reported."""
+    """Forgotten views in which a difference was reported."""
     checked: int = 0
 
 
@@ -393,7 +393,7 @@ class ReplicaFold:
             if excess <= 0:
                 return
             excess -= len(one.counts.at)
-            state.forgotten = [*state.forgotten, key][-TOLD_MAX:] if one.told else state.forgotten
+            state.forgotten = [*state.forgotten, key][-REPORTED_MAX:] if one.told else state.forgotten
             del state.views[key]
 
 
@@ -402,10 +402,10 @@ def _divergence(one: ReplicaCheckpoints, parting: FirstDifference[bytes, str]) -
     sides = tuple(tuple(sorted(each.parties)) for each in said)
     equal_at, differs_at = parting.equal_at, parting.differs_at
     equal = "never seen equal" if equal_at is None else f"equal up to {one.behind[equal_at]}"
-    told = " against ".join(named(side) for side in sides)
+    against = " against ".join(named(side) for side in sides)
     between = differs_at - (equal_at or 0)
     guilty = f"one of the {between} messages between made them so" if between else "no message came between"
-    words = f"{equal}, different at {one.behind[differs_at]}: {told}; {guilty}"
+    words = f"{equal}, different at {one.behind[differs_at]}: {against}; {guilty}"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
     conf = one.view.configuration
     return Divergence("", REPLICAS, conf, conf, equal_at or 0, differs_at, sides, where)

@@ -137,9 +137,9 @@ class Fold:
     def __init__(self, states: Iterable[ClusterState] = ()) -> None:
         self.clusters = {state.name: ClusterFold(state) for state in states}
 
-    def add(self, told: Iterable[DigestFile]) -> list[Divergence]:
+    def add(self, files: Iterable[DigestFile]) -> list[Divergence]:
         """Take the events of many files; returns what is broken and was not reported before."""
-        for one in told:
+        for one in files:
             if one.cluster not in self.clusters:
                 self.clusters[one.cluster] = ClusterFold(ClusterState(one.cluster))
             self.clusters[one.cluster].take(one)
@@ -172,18 +172,18 @@ class ClusterFold:
 
     # -- taking reports --------------------------------------------------------------------------------------------------
 
-    def take(self, told: DigestFile) -> None:
-        state, life = self.state, self._lives.number(told.node)
-        if told.mode not in state.modes:
-            state.modes.append(told.mode)
-        self._lives.heard(life, told.modified_us)
-        for event in told.events:
+    def take(self, file: DigestFile) -> None:
+        state, life = self.state, self._lives.number(file.node)
+        if file.mode not in state.modes:
+            state.modes.append(file.mode)
+        self._lives.heard(life, file.modified_us)
+        for event in file.events:
             if isinstance(event, Prefix):
-                self._configuration(event.conf, event.regular, told).told(life, (event.count, event.a, event.b), event.last)
+                self._configuration(event.conf, event.regular, file).reported(life, (event.count, event.a, event.b), event.last)
             elif isinstance(event, Conf):
-                self._installed(life, event.view, told)
+                self._installed(life, event.view, file)
             elif isinstance(event, CheckpointEvent):
-                self._replicas.take(f"{told.node}#{event.process}", event, told.modified_us)
+                self._replicas.take(f"{file.node}#{event.process}", event, file.modified_us)
             elif isinstance(event, End):
                 state.ended.add(life)
 
@@ -195,33 +195,33 @@ class ClusterFold:
         today = [one for one in self.state.configurations if self._lives.newest_us - one.touched_us <= GONE_US]
         return {node for one in today for each in one.lists for node in each.members}
 
-    def _configuration(self, conf: ViewId, regular: ViewId, told: DigestFile) -> ComparedConfiguration:
+    def _configuration(self, conf: ViewId, regular: ViewId, file: DigestFile) -> ComparedConfiguration:
         found = self._configurations.get(conf)
         if found is None:
             broken = self.state.forgotten.pop(msgspec.msgpack.encode(conf), [])
-            found = self._configurations[conf] = ComparedConfiguration(conf, regular, told.mode, told.modified_us, broken=broken)
+            found = self._configurations[conf] = ComparedConfiguration(conf, regular, file.mode, file.modified_us, broken=broken)
             self.state.configurations.append(found)
-        found.touched_us = max(found.touched_us, told.modified_us)
+        found.touched_us = max(found.touched_us, file.modified_us)
         self._touched[conf] = found
         return found
 
-    def _installed(self, life: int, view: View, told: DigestFile) -> None:
+    def _installed(self, life: int, view: View, file: DigestFile) -> None:
         """It follows the same life's transitional configuration, or the regular one before that; whichever is reported first
         waits for the other."""
-        installed = self._configuration(view.id, view.regular, told)
+        installed = self._configuration(view.id, view.regular, file)
         installed.members_by(life, view.nodes)
         if not view.id.is_regular:
-            regular = self._configuration(view.regular, view.regular, told)
+            regular = self._configuration(view.regular, view.regular, file)
             regular.onward[life] = view.id
             if life in regular.after:
                 installed.onward[life] = regular.after[life]
             return
-        previous = next((member.previous for member in view.members if member.node == told.node), None)
+        previous = next((member.previous for member in view.members if member.node == file.node), None)
         if previous is not None:
-            regular = self._configuration(previous, previous, told)
+            regular = self._configuration(previous, previous, file)
             regular.after[life] = view.id
             if life in regular.onward:
-                self._configuration(regular.onward[life], previous, told).onward[life] = view.id
+                self._configuration(regular.onward[life], previous, file).onward[life] = view.id
 
     # -- judging ---------------------------------------------------------------------------------------------------------
 
@@ -255,9 +255,9 @@ class ClusterFold:
             return None
         equal_at, differs_at, lives = parting
         sides = self._sides(lives)
-        told = " against ".join(map(named, sides))
+        against = " against ".join(map(named, sides))
         parting_words = f"the same up to message {equal_at:,}, not the same up to {differs_at:,}"
-        words = f"in {one.id} nodes delivered different messages: {parting_words}: {told}"
+        words = f"in {one.id} nodes delivered different messages: {parting_words}: {against}"
         return self._divergence(ONE_SEQUENCE, one, equal_at, differs_at, sides, words)
 
     def _moved_apart(self, one: ComparedConfiguration) -> Divergence | None:
@@ -266,8 +266,8 @@ class ClusterFold:
             return None
         target, ends = parted
         sides = self._sides([lives for _, lives in ends])
-        told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(amount, ends)}" for amount, lives in ends)
-        words = f"who went from {one.id} to {target} together had not delivered the same: {told}"
+        delivered = "; ".join(f"{named(self._names(lives))} had delivered {_amount(amount, ends)}" for amount, lives in ends)
+        words = f"who went from {one.id} to {target} together had not delivered the same: {delivered}"
         counts = [amount[0] for amount, _ in ends]
         return self._divergence(ATOMICITY, one, min(one.settled, *counts), max(counts), sides, words)
 
@@ -275,10 +275,10 @@ class ClusterFold:
         if len(one.lists) < 2:
             return None
         sides = self._sides([each.lives for each in one.lists])
-        told = "; ".join(
+        lists = "; ".join(
             f"for {named(self._names(each.lives))} {named([str(node) for node in each.members])}" for each in one.lists
         )
-        return self._divergence(AGREEMENT, one, 0, 0, sides, f"the members of {one.id} are not the same for all: {told}")
+        return self._divergence(AGREEMENT, one, 0, 0, sides, f"the members of {one.id} are not the same for all: {lists}")
 
     def _divergence(
         self,

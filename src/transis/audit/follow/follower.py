@@ -218,8 +218,8 @@ class Follower:
             self._fold(found, kept.query, kept.batch, owed, started)
 
     def _fold(self, rows: Sequence[Any], query: str, number: int, owed: Sequence[str], started: float) -> None:
-        told, troubles = read_back(rows)
-        divergences = self._ledger.fold.add(told)
+        files, troubles = read_back(rows)
+        divergences = self._ledger.fold.add(files)
         owed = [*owed, *(one.path for one in troubles if one.may_pass)]
         verdicts = self._ledger.add(query, number, divergences, troubles, owed)
         self._files += len(rows)
@@ -241,7 +241,7 @@ class Follower:
             return None
         if not self._ledger.fold.clusters:
             return f"nothing could be judged: there are no sealed digests below {', '.join(self._directories)}"
-        return "nothing could be judged: no two nodes told anything that can be compared; are the directories of all nodes there?"
+        return "nothing could be judged: no two nodes reported anything comparable; are the directories of all nodes there?"
 
 
 # --- job --------------------------------------------------------------------------------------------------------------

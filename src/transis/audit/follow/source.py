@@ -243,12 +243,12 @@ def row_of(path: str) -> dict[str, Any] | None:
 
 def read_back(rows: Sequence[Any]) -> tuple[list[DigestFile], list[Trouble]]:
     """What the tasks found, in order of names, so that a life's files are mostly in order."""
-    told, troubles = list[DigestFile](), list[Trouble]()
+    files, troubles = list[DigestFile](), list[Trouble]()
     for row in sorted(rows, key=lambda row: row["path"]):
         if row["trouble"] is not None:
             troubles.append(Trouble(row["path"], row["trouble"], row["may_pass"]))
         if row["header"] is None:
             continue
         header = msgspec.msgpack.decode(row["header"], type=Header)
-        told.append(DigestFile(header.cluster, header.mode, header.node, row["modified_us"], decode_rows(row["events"])))
-    return told, troubles
+        files.append(DigestFile(header.cluster, header.mode, header.node, row["modified_us"], decode_rows(row["events"])))
+    return files, troubles

@@ -65,9 +65,9 @@ def _chosen(one: Property[Any], verdict: str) -> list[Example]:
 
 
 def _circumstances(example: Example) -> str:
-    told = [] if example.engine == "totem" else [f"on {example.engine}"]
-    told += [] if example.closed else ["while the run goes on"]
-    return f", {' and '.join(told)}" if told else ""
+    notes = [] if example.engine == "totem" else [f"on {example.engine}"]
+    notes += [] if example.closed else ["while the run goes on"]
+    return f", {' and '.join(notes)}" if notes else ""
 
 
 def main() -> None:

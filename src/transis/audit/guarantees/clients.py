@@ -151,7 +151,7 @@ class _Streams:
             steps = self._client(process).steps
             for lseq, groups in sorted(handed):
                 run = self._runs.get(lseq)
-                if run is not None:  # Of what is not there, `group_members_only` tells.
+                if run is not None:  # Runs that are not there are reported by `group_members_only`.
                     codes = self._history.codes(run.process, run.first, run.count)
                     steps.append(Got(codes, run, groups, event.lseq, run.service in self._history.ordered))
         for waited in event.waited:

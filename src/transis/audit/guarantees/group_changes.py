@@ -13,11 +13,11 @@ from transis.types.views import GroupId, GroupView, View
 
 
 def check_group_changes(history: ClientHistory, findings: Findings) -> None:
-    told: dict[tuple[Life, GroupId, ViewId], Change] = {}
+    shown: dict[tuple[Life, GroupId, ViewId], Change] = {}
     for change in history.changes:
         findings.checked += 1
         if change.view.id.configuration.is_regular:
-            _regular(change, told, findings)
+            _regular(change, shown, findings)
         else:
             _transitional(change, findings)
     for life in history.lives:
@@ -25,7 +25,7 @@ def check_group_changes(history: ClientHistory, findings: Findings) -> None:
             _Losses(life, findings, history.closed).read()
 
 
-def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:
+def _regular(change: Change, shown: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:
     view, before = change.view, change.before
     if view.cause.process is not None:
         _one_process(change, view.cause.process, findings)
@@ -37,13 +37,13 @@ def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], f
         findings.violation("cause", (change.witness,), **change.words, cause=view.cause, configuration_cause=change.own.cause)
     if before is not None and before.id.configuration.is_regular and not view.joined and not view.left:
         findings.violation("nothing", (change.witness,), **change.words, before=before.id)
-    known = told.setdefault((change.life, view.group, view.id.configuration), change)
+    known = shown.setdefault((change.life, view.group, view.id.configuration), change)
     if known is not change:
         findings.violation("again", (change.witness,), **change.words, earlier=known.view.id)
 
 
 def _one_process(change: Change, process: ProcessId, findings: Findings) -> None:
-    """Told at its place of a settled regular configuration, so that no other change can wait to be told."""
+    """Shown at its place of a settled regular configuration, so that no other change can be waiting."""
     view = change.view
     expected = ((process,), ()) if view.cause.what == "join" else ((), (process,))
     if (view.joined, view.left) != expected:
@@ -97,7 +97,7 @@ class _Losses:
         for event in self._life.events:
             match event:
                 case End():
-                    return  # It died, or stopped, before it could tell.
+                    return  # It died, or stopped, before it could show it.
                 case GroupConf():
                     self._group_conf(event)
                 case Conf():

@@ -43,7 +43,7 @@ class _Filter:
         self._life = life
         self._findings = findings
         self._closed = closed
-        self._told = tells_who_is_there(life)
+        self._says_who_connects = tells_who_is_there(life)
         self._inside: dict[int, set[GroupId]] = {}
         self._gone: set[int] = set()
         self._silent: dict[int, Missed] = {}
@@ -142,7 +142,7 @@ class _Filter:
 
     def _did_not_get(self, process: int, missed: Missed) -> None:
         """Broken at once if the trace says that the process is there, else when the process gets something again."""
-        if self._told:
+        if self._says_who_connects:
             self._say_missed(process, missed)
         else:
             self._silent.setdefault(process, missed)
@@ -154,7 +154,7 @@ class _Filter:
 
     def _meet(self, processes: Recipients | tuple[int, ...]) -> None:
         """If nobody says who connects, a process is there from the first thing that it gets."""
-        for process in () if self._told else processes:
+        for process in () if self._says_who_connects else processes:
             self._inside.setdefault(process, set())
 
     def _heard(self, processes: Recipients | tuple[int, ...], lseq: int) -> None:
@@ -194,7 +194,11 @@ class _Filter:
         self._findings.checked += len(shown)
         self._heard(shown, event.lseq)
         local = [number for node, number in view.members if node == self._life.node]
-        expected = [number for number in local if number in self._inside] if self._told else [n for n in local if n in shown]
+        expected = (
+            [number for number in local if number in self._inside]
+            if self._says_who_connects
+            else [n for n in local if n in shown]
+        )
         said = {"view": view.id, "group": view.name}
         if list(shown) != expected:
             names = {"shown": list(map(self._name, shown)), "expected": list(map(self._name, expected))}

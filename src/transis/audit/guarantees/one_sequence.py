@@ -39,13 +39,13 @@ def _tell_first_difference(history: LaidHistory, ring: Ring, findings: Findings)
     differing = min((position for position, codes in positions.items() if len(codes) > 1), default=None)
     if differing is None:
         return
-    told = sorted(positions[differing].items(), key=lambda side: (-len(side[1]), str(history.message(side[0]))))
+    ranked = sorted(positions[differing].items(), key=lambda side: (-len(side[1]), str(history.message(side[0]))))
     before = next((str(history.message(code)) for code in positions.get(differing - 1, ())), "")
     findings.violation(
         "in common" if before else "nothing before",
-        tuple((stay.node, lseq) for _, delivered in told for stay, lseq in delivered),
-        tuple(history.message(code) for code, _ in told),
-        sides="; ".join(_side_words(history, side, _is_majority(side, told)) for side in told),
+        tuple((stay.node, lseq) for _, delivered in ranked for stay, lseq in delivered),
+        tuple(history.message(code) for code, _ in ranked),
+        sides="; ".join(_side_words(history, side, _is_majority(side, ranked)) for side in ranked),
         position=differing,
         view=ring.id,
         before=before,

@@ -162,8 +162,8 @@ class Findings:
         """A sentence of the property, with these words in it."""
         self.count += 1
         if len(self._kept) < self.keep:
-            told = {name: several(word) if isinstance(word, list) else word for name, word in words.items()}
-            self._kept.append(Violation(self.name, self._sentences[kind].format(**told), witness, messages))
+            filled = {name: several(word) if isinstance(word, list) else word for name, word in words.items()}
+            self._kept.append(Violation(self.name, self._sentences[kind].format(**filled), witness, messages))
 
     def broken(self, explanation: str, witness: Witness = (), messages: tuple[MessageId, ...] = ()) -> None:
         """A sentence of its own."""

@@ -55,16 +55,16 @@ def _tell_cycle(history: LaidHistory, graph: EventGraph, findings: Findings) -> 
     steps = joined(graph.shortest_cycle())
     if not steps:
         return
-    told, witness, messages = [], [], []
+    sentences, witness, messages = [], [], []
     for source, target, life in steps:
         if not isinstance(life, Life):
-            told.append(f"{_words(history, source)} before {_words(history, target)} anywhere")
+            sentences.append(f"{_words(history, source)} before {_words(history, target)} anywhere")
         else:
-            told.append(f"{life.node} {_words(history, source)} before it {_words(history, target)}")
+            sentences.append(f"{life.node} {_words(history, source)} before it {_words(history, target)}")
             witness += [(life.node, graph.lseq[life, source]), (life.node, graph.lseq[life, target])]
         messages += [history.message(vertex[1]) for vertex in (source, target) if vertex[0] != "install"]
     ids: tuple[MessageId, ...] = tuple(dict.fromkeys(messages))
-    findings.violation("circle", tuple(dict.fromkeys(witness)), ids, steps="; ".join(told))
+    findings.violation("circle", tuple(dict.fromkeys(witness)), ids, steps="; ".join(sentences))
 
 
 def _words(history: LaidHistory, vertex: Vertex) -> str:

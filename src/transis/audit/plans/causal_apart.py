@@ -41,7 +41,8 @@ class Apart:
         return ends.unionByName(none).groupBy("run", "ring").agg(F.min("good").alias("good"), F.max("forked").alias("forked"))
 
     def in_local_order(self, stretches: DataFrame, laid: HistoryTables) -> DataFrame:
-        """The stretches of each life and process (OrderedHistory): in mixed rings a run is one, and stands where it was told."""
+        """The stretches of each life and process (OrderedHistory): in mixed rings each run is one, at the place where it was
+        recorded."""
         mixed = F.broadcast(self.rings)
         runs = reliable(laid).join(mixed, "ring").selectExpr(
             *("run", "ring", "node", "stay_no", "process", "first", "first + count - 1 as last", "lseq as tpos"),
@@ -58,8 +59,8 @@ class Apart:
         return [self.short.select("run"), placed.select("run"), self._clocks_fall(laid)]
 
     def _clocks_fall(self, laid: HistoryTables) -> DataFrame:
-        """Who sends has a timestamp above all causal messages that it delivered; times are doubled, so that a delivery fits
-        between a SEND and the next timestamp."""
+        """A sender's timestamp is above all causal messages that it delivered; times are doubled, so that a delivery fits between
+        a SEND and the next timestamp."""
         mixed = F.broadcast(self.rings)
         sends = laid.sends.where("stay_no > 0").join(mixed, "ring")
         said = sends.selectExpr("run", *STAY, "lseq", "true as is_send", "phase", "2 * timestamp as time")
@@ -121,7 +122,7 @@ def _first_sends(laid: HistoryTables, rings: DataFrame) -> DataFrame:
 
 
 def _arrivals(laid: HistoryTables, rings: DataFrame, firsts: DataFrame) -> DataFrame:
-    """Each message at each node of a mixed ring, the first time: the how-manieth of its sender it is there."""
+    """Each message at each node of a mixed ring, the first time, with its rank there among the messages of its sender."""
     runs = reliable(laid).join(F.broadcast(rings), "ring").drop("sender", "place")
     single = runs.withColumn("counter", F.explode(F.expr("sequence(first, first + count - 1)")))
     once = Window.partitionBy(*STAY, "process", "counter").orderBy("lseq")

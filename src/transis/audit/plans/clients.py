@@ -1,7 +1,7 @@
 """Client processes laid out for the audit: what each was shown and handed, and every group view with what stood before it.
 
-1. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
-   GVIEW at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
+1. All processes of a node that are in a group have the same view of it in force, because it is shown to them together: a *change*
+   is a GVIEW at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
 2. A *seat* is a process that was shown a view. It is over when the group has its next view there, when the process leaves or a
    word comes about its life, and at a gap, behind which nothing is known of views in force.
 3. What a process *got* are runs of its node's deliveries; only basic ones that waited are known by their messages alone.
@@ -170,7 +170,8 @@ def handed_runs(events: DataFrame) -> DataFrame:
 
 
 def handed_to_processes(handed: DataFrame, tables: Tables) -> DataFrame:
-    """Of runs that are not there, `group_members_only` tells. What has a position is in the total order, as group views are."""
+    """Runs that are not there are reported by `group_members_only`. What has a position is in the total order, as group views
+    are."""
     runs = tables["deliveries"].select(
         *("node", F.col("lseq").alias("run_lseq"), F.col("process").alias("sender"), "first", "count"),
         *((F.col("tpos") >= 0).alias("is_ordered"), "regular", "place_seq", "place_index"),

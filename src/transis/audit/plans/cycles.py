@@ -132,20 +132,20 @@ def _cycle(rows: list[dict[str, Any]], merged: bool) -> Iterator[dict[str, Any]]
     steps = joined(graph.shortest_cycle())
     if not steps:
         return
-    told: list[str] = []
+    sentences: list[str] = []
     witness: dict[tuple[object, int], None] = {}
     messages: dict[tuple[object, object], None] = {}
     for source, target, life in steps:
         if life is None:
-            told.append(f"{_words(source, labels)} before {_words(target, labels)} anywhere")
+            sentences.append(f"{_words(source, labels)} before {_words(target, labels)} anywhere")
         else:
-            told.append(f"{labels[life]} {_words(source, labels)} before it {_words(target, labels)}")
+            sentences.append(f"{labels[life]} {_words(source, labels)} before it {_words(target, labels)}")
             witness |= {(life, graph.lseq[life, source]): None, (life, graph.lseq[life, target]): None}
         messages |= {vertex[1]: None for vertex in (source, target) if vertex[0] != "install"}
     yield {
         "run": rows[0]["run"],
         "merged": merged,
-        "steps": "; ".join(told),
+        "steps": "; ".join(sentences),
         "nodes": list(dict.fromkeys(node for node, _ in witness)),
         "views": list(dict.fromkeys(vertex[1][0] for step in steps for vertex in step[:2] if vertex[0] == "install")),
         "messages": [list(message) for message in messages],

@@ -193,10 +193,10 @@ def _judged(
         is_broken, sentence = F.when(holds, F.lit(breaks)).otherwise(is_broken), F.when(holds, text).otherwise(sentence)
     judged = rows.withColumns({"is_broken": is_broken, "sentence": sentence})
 
-    def told(condition: str) -> DataFrame:
+    def violations_where(condition: str) -> DataFrame:
         return violations(judged.where(condition), name, F.col("sentence"), witness, messages, nodes, views)
 
-    return EvidenceVerdict(counts(rows, name, count), told("is_broken"), told("not is_broken"))
+    return EvidenceVerdict(counts(rows, name, count), violations_where("is_broken"), violations_where("not is_broken"))
 
 
 def _read(laid: HistoryTables) -> DataFrame:
@@ -237,8 +237,8 @@ def _lost_events(laid: HistoryTables) -> DataFrame:
         (F.col("first_lseq") - 1).alias("last_lseq"), F.lit(False).alias("recorded"),
         (F.col("segment") > F.col("followed")).alias("file_missing"),
     )  # fmt: skip
-    told = gaps.where("recorded").select("node", "lseq", "first_lseq")
-    return within.unionByName(between.join(told, ["node", "lseq", "first_lseq"], "left_anti"))
+    recorded = gaps.where("recorded").select("node", "lseq", "first_lseq")
+    return within.unionByName(between.join(recorded, ["node", "lseq", "first_lseq"], "left_anti"))
 
 
 def _too_early(laid: HistoryTables) -> DataFrame:

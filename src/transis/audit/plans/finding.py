@@ -222,7 +222,7 @@ def _sentence(types: Mapping[str, DataType], sentences: Mapping[str, str]) -> st
 
 
 def _filled(types: Mapping[str, DataType], text: str) -> str:
-    """`concat` of a sentence's pieces; null is told as "nothing"."""
+    """`concat` of a sentence's pieces; null becomes "nothing"."""
     pieces: list[str] = []
     for literal, name, _, _ in Formatter().parse(text):
         pieces.append("'" + literal.replace("'", "\\'") + "'")

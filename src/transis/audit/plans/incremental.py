@@ -250,8 +250,8 @@ def coalesced(rows: DataFrame, by: Sequence[str], forgotten: Sequence[str] = ())
 
 
 def cut_positions(laid: HistoryTables, deliveries: DataFrame, region: DataFrame, handings: PastDeliveries) -> DataFrame:
-    """ring, position: where something stands at any node that runs must not be moved across. The last run that a node handed
-    over is one, too: by it everybody sees how far handing has come."""
+    """ring, position: where something stands at any node that runs must not be moved across. The last run that a node handed over
+    is one, too: it shows how far the node has come."""
     tables = laid.tables
     marks = reduce(DataFrame.unionByName, [tables[kind].select("run", *STRETCH, "lseq") for kind in CHANGES])
     placed = in_their_stays(marks, laid.stretches)
@@ -320,8 +320,8 @@ def short_deliveries(region: DataFrame, heads: DataFrame, handings: PastDeliveri
 
 
 def _basics(rows: DataFrame, handings: PastDeliveries) -> DataFrame:
-    """Those that wait, or may, stay as they are, for they will be spoken of by their counters; and so does the last run that was
-    handed over."""
+    """Those that wait, or may wait, stay as they are, because later events name them by their counters; and so does the last run
+    that was handed over."""
     known = rows.join(handings.waited, ["node", "process", "first"], "left").join(
         F.broadcast(handings.settled.select("node", "reach")), "node", "left"
     )
@@ -419,9 +419,9 @@ def healthy_cuts(inputs: DataFrame, laid: HistoryTables, judged: Verdicts) -> Da
 
 def cut_digests(segments: DataFrame, cuts: DataFrame) -> DataFrame:
     """run, node, inputs: one digest of all the segments of a life that are past."""
-    told = F.sort_array(F.collect_list(F.concat_ws(" ", "segment", "content_digest", "trouble")))
+    contents = F.sort_array(F.collect_list(F.concat_ws(" ", "segment", "content_digest", "trouble")))
     past = segments.join(F.broadcast(cuts), ["run", "node"]).where("segment <= upto")
-    return past.groupBy("run", "node").agg(F.sha2(F.concat_ws(",", told), 256).alias("inputs"))
+    return past.groupBy("run", "node").agg(F.sha2(F.concat_ws(",", contents), 256).alias("inputs"))
 
 
 def over_raw_rows(laid: HistoryTables, tables: Tables) -> HistoryTables:

@@ -148,6 +148,6 @@ def _each(names: Sequence[str]) -> Column:
 
 
 def _unread(laid: HistoryTables) -> DataFrame:
-    """Runs of which not one file can be read: that is their verdict, and without it nobody would hear of them."""
+    """Runs without a single readable file: that is their verdict, and without it nobody would hear of them."""
     named = laid.tables["segments"].where("run is not null").groupBy("run").agg(F.max("mode").alias("mode"))
     return named.join(laid.runs, "run", "left_anti").select("run", "mode", F.lit(quality.READABLE).alias("property"))

@@ -84,7 +84,7 @@ class Lake:
     def held(self) -> Iterator[None]:
         """Make several changes with nobody else's between them. A second writer gets a PipelineError at once."""
         with ExitStack() as stack:
-            with self.told_of_disk():
+            with self.plain_disk_errors():
                 if not (self.path / LAKE).exists():
                     self._require_nothing_else()
                 make_directory(self.path)
@@ -106,11 +106,11 @@ class Lake:
             stack.callback(shutil.rmtree, self.path / STAGING, ignore_errors=True)
             change = LakeChange(self, state)
             yield change
-            with self.told_of_disk():
+            with self.plain_disk_errors():
                 self._commit(change)
 
     @contextmanager
-    def told_of_disk(self) -> Iterator[None]:
+    def plain_disk_errors(self) -> Iterator[None]:
         """Report what the disk refuses in one sentence."""
         try:
             yield
@@ -171,7 +171,7 @@ class LakeChange:
 
     def stage(self) -> Path:
         """The path of a fresh directory to write into; its parent is there."""
-        with self._lake.told_of_disk():
+        with self._lake.plain_disk_errors():
             (self._lake.path / STAGING).mkdir(exist_ok=True)
         return self._lake.path / STAGING / uuid4().hex
 
@@ -183,7 +183,7 @@ class LakeChange:
     def add_rows(self, table: str, rows: Any) -> None:
         """The same with an Arrow table."""
         staged = self.stage()
-        with self._lake.told_of_disk():
+        with self._lake.plain_disk_errors():
             staged.mkdir()
             pq.write_table(rows, staged / "part.parquet", compression="zstd")
         self.add(table, staged)

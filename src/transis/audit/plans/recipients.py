@@ -143,13 +143,13 @@ def _by_name(clients: ClientTables, known: DataFrame) -> DataFrame:
 
 def heard_of(clients: ClientTables) -> DataFrame:
     lives = clients.lives.where("not told").select("node")
-    told = [
+    signs = [
         clients.seats.select("node", "process", "lseq"),
         clients.laid.tables["client_leaves"].select("node", "process", "lseq"),
         clients.handed.select("node", F.explode("processes").alias("process"), F.col("run_lseq").alias("lseq")),
     ]
-    words = before_gaps(clients, told[0].unionByName(told[1]).unionByName(told[2])).join(F.broadcast(lives), "node", "left_semi")
-    silent = words.groupBy("process").agg(F.min("lseq").alias("met"), F.max("lseq").alias("heard"))
+    met = before_gaps(clients, signs[0].unionByName(signs[1]).unionByName(signs[2])).join(F.broadcast(lives), "node", "left_semi")
+    silent = met.groupBy("process").agg(F.min("lseq").alias("met"), F.max("lseq").alias("heard"))
     everybody = clients.people.join(clients.lives.where("told").select("node"), "node")
     return everybody.select("process", F.lit(0).alias("met"), F.lit(NEVER).alias("heard")).unionByName(silent)
 

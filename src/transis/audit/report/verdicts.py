@@ -21,7 +21,7 @@ from transis.audit.report.pictures import picture_around
 
 # --- summary ----------------------------------------------------------------------------------------------------------
 
-_TOLD: Final = {name: place for place, name in enumerate(ALL_MEANINGS)}
+_PLACES: Final = {name: place for place, name in enumerate(ALL_MEANINGS)}
 
 Shown = tuple[str, str, int]
 """The key of a violation: run, property, rank."""
@@ -66,7 +66,7 @@ def sums_of(content: Content) -> dict[str, PropertySum]:
 
 def place_of(name: str) -> tuple[int, str]:
     """Known properties in their order, then the others by name."""
-    return _TOLD.get(name, len(_TOLD)), name
+    return _PLACES.get(name, len(_PLACES)), name
 
 
 def heaviest_first(sums: Iterable[PropertySum]) -> list[PropertySum]:
