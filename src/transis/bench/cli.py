@@ -185,7 +185,7 @@ def flood(
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
-    """Clients that say all they can, kind by kind of their frames: the longest turn of their node, and views that it cost."""
+    """Flood a node with each kind of frame in turn: measure its longest turn, and the view changes that this caused."""
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--sessions", sessions, 1, SESSIONS_MAX)
     _check("--seconds", seconds, 0.1, 3600)

@@ -26,7 +26,7 @@ from transis.wire.items import decode_address
 
 
 class Speaker(Protocol):
-    """Somebody who has said what waits to be worked off."""
+    """Somebody whose words wait to be handled."""
 
     def work_off(self) -> bool:
         """One step: a frame, or what is needed to have one. False when nothing is left."""

@@ -211,7 +211,7 @@ class Lineage:
     # --- the graph --------------------------------------------------------------------------------------------------
 
     def _nodes_of_unseen(self) -> dict[RingName, tuple[str, ...]]:
-        """Rings that are only known by who came from them, and from which members of the group did."""
+        """Rings that are known only because nodes came from them; which members of the group did."""
         found: dict[RingName, set[str]] = {}
         brought: set[RingName] = set()
         last: dict[str, ArchivedConfiguration] = {}

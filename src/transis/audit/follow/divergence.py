@@ -22,8 +22,8 @@
 
 **Replicas**: digests of states behind the same messages of a group must be the same.
 
-1. Counts of ordered messages within one view of a group are compared, because all its members count alike. The last count at
-   which two sides were equal and the first at which they were not enclose the messages of which one is to blame.
+1. Counts of ordered messages within one view of a group are compared, because all its members count alike. One of the messages
+   between the last count at which two sides were equal and the first at which they were not is to blame.
 2. Digests do not say who is a member of a group, so nothing is settled: later reports are compared with what is left of the
    earlier ones.
 3. If a process reports several times behind one count, its last report counts, as in the audit of traces: at the beginning of a

@@ -118,8 +118,8 @@ class RoundTrip(NamedTuple):
         return self.there.at_us - self.back.at_us
 
     def uncertainty_us(self, drift: float) -> float:
-        """How long the two were on their way, on average, if the right clock has this drift: the most by which the shift is
-        wrong."""
+        """How long the two were on their way, on average, if the right clock has this drift: the shift cannot be wrong by
+        more."""
         return abs((self.there.difference_us + self.back.difference_us) / 2 - drift * self.apart_us / 2)
 
 

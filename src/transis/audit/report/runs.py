@@ -167,7 +167,7 @@ def _fault_list(faults: Sequence[ReportedFault], start_us: int) -> str:
     )
     more = len(faults) - FAULTS_LISTED
     rest = words("p", f"{more:,} more are not listed.", class_="note") if more > 0 else ""
-    return folded(escaped(f"What was done ({len(faults):,})"), table(["#time", "fault", "reported by"], rows), rest, class_="apart")
+    return folded(escaped(f"What was done ({len(faults):,})"), table(["#time", "fault", "seen by"], rows), rest, class_="apart")
 
 
 def _latency_table(rows: Sequence[LatencyRow]) -> str:
