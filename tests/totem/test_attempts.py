@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.hand import node_id
-from transis.totem.commit import _ring_order
+from transis.totem.commit import ring_order
 from transis.totem.gather import ATTEMPTS_BEFORE_BLAME, Attempts
 from transis.totem.packets import Join
 from transis.totem.ring import Ring
@@ -101,13 +101,13 @@ def test_somebody_else_of_the_membership_is_blamed_whatever_joins_say(progress: 
 
 @given(st.frozensets(st.sampled_from([A, B, C, D]), min_size=1), st.integers(0, 12))
 def test_the_order_of_the_ring_changes_with_attempts_but_not_its_members(members: frozenset[NodeId], attempt: int) -> None:
-    order = _ring_order(members, attempt)
+    order = ring_order(members, attempt)
     assert frozenset(order) == members
     assert len(order) == len(members)
     assert order[0] == min(members)
 
 
 def test_the_first_order_is_ascending_and_later_ones_bring_other_neighbours() -> None:
-    assert _ring_order(ALL, 0) == (A, B, C, D)
-    successors_of_a = {_ring_order(ALL, attempt)[1] for attempt in range(6)}
+    assert ring_order(ALL, 0) == (A, B, C, D)
+    successors_of_a = {ring_order(ALL, attempt)[1] for attempt in range(6)}
     assert successors_of_a == {B, C, D}

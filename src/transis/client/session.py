@@ -356,6 +356,7 @@ class Session(Generic[T]):
             "received": self._counts["messages"],
             "waiting_bytes": waiting,
             "private_dropped": self._counts["private_dropped"],
+            "transfer_bytes_max": max((one.buffered_max for one in self._transfers.values()), default=0),
         }
 
     def __repr__(self) -> str:

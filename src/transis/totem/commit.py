@@ -42,7 +42,7 @@ class CommitRotation:
         core = self._core
         assert core.me == min(members)
         attempt = self._gather.attempts.count(members)
-        order = _ring_order(members, attempt)
+        order = ring_order(members, attempt)
         seq = max(core.ring_seq, core.ring_seq_seen) + RING_SEQ_STEP
         entries = tuple(self._empty_entry(node) for node in order)
         commit = Commit(RingId(seq, core.me), 1, 1, 0, 0, attempt, self._cause(members), entries)
@@ -178,7 +178,7 @@ class CommitRotation:
         self._gather.shift(Cause("join while forming", join.sender, tuple(reborn)), join=join)
 
 
-def _ring_order(members: frozenset[NodeId], attempt: int) -> tuple[NodeId, ...]:
+def ring_order(members: frozenset[NodeId], attempt: int) -> tuple[NodeId, ...]:
     """The representative, then ascending ids; after a failed attempt in another order, to make other pairs neighbours (W8)."""
     first, *rest = sorted(members)
     if rest:
