@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def test_ctrl_c_leaves_the_group_cleanly(up: Up) -> None:
     going.signal(signal.SIGINT)
     code, _, errors = going.ended()
     assert (code, errors) == (0, "")
-    assert "(leave of n2/1#" in staying.out.until("; left: n2/1#")
+    assert re.search(r"; left: (n2/1#\d+) \(\1 left\)", staying.out.until("; left: n2/1#"))
     staying.signal(signal.SIGTERM)
     assert staying.ended()[0] == 0
 
@@ -115,7 +116,7 @@ def test_monitor_measures_and_counts(up: Up) -> None:
     assert code == 0
     found = json.loads(out)
     assert found["node"] == "n1"
-    assert found["view"]["members"] == ["n1", "n2"]
+    assert found["view"]["members"] == ["n1/1", "n2/1"]
     assert set(found["latency_ms"]) == {"agreed", "safe"}
     lines = up.start("monitor", "--json", "--every", "0.1", "--no-probe")
     first, second = (json.loads(lines.out.until('"node": "n1"')) for _ in range(2))

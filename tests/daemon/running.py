@@ -93,7 +93,8 @@ class RunningDaemon:
 
     def sees(self, *names: str) -> str:
         """Wait for a view of exactly these; its line in the log."""
-        return self.log.until(rf"view R\d+@\w+: {' '.join(sorted(names))}; ")
+        members = " ".join(rf"{name}/\d+" for name in sorted(names))
+        return self.log.until(rf"view R\d+@\w+/\d+: {members}; ")
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

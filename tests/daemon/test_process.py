@@ -46,7 +46,7 @@ def test_it_starts_answers_and_leaves(site: Site) -> None:
     ann = site.start("ann").ready()
     found = ann.ask("status")
     assert (found["node"], found["state"], found["incarnation"]) == ("ann", "Operational", 1)
-    assert found["view"]["members"] == ["ann"]
+    assert found["view"]["members"] == ["ann/1"]
     shown = site.run("status", "--socket", str(ann.clients))
     assert shown.returncode == 0
     assert "Operational" in shown.stdout
@@ -199,7 +199,7 @@ def test_the_level_of_the_log_is_changed_while_it_runs(site: Site) -> None:
     assert ann.ask("log", level="debug")["level"] == "debug"
     ann.signal(signal.SIGTERM)
     _, said = ann.ended()
-    assert "view R0@ann" not in said
+    assert "view R0@ann/1" not in said
     assert "ended: left" in said
 
 
@@ -233,7 +233,7 @@ def test_a_daemon_that_is_told_to_end_leaves_with_a_word(site: Site) -> None:
     bob.sees("ann", "bob")
     bob.signal(signal.SIGTERM)
     assert bob.ended()[0] == 0
-    assert ann.sees("ann").endswith("left: bob (bob left on purpose)")
+    assert ann.sees("ann").endswith("left: bob/1 (bob/1 left on purpose)")
     assert ann.ask("statistics")["statistics"]["tokens_lost_operational"] == 0
 
 
@@ -243,7 +243,7 @@ def test_a_daemon_that_is_killed_is_missed_and_comes_back_as_a_new_life(site: Si
     bob.sees("ann", "bob")
     bob.signal(signal.SIGKILL)
     bob.ended()
-    assert ann.sees("ann").endswith("left: bob (token loss noticed by ann)")
+    assert ann.sees("ann").endswith("left: bob/1 (token loss noticed by ann/1, without bob/1)")
     assert ann.ask("statistics")["statistics"]["tokens_lost_operational"] >= 1
     again = site.start("bob").ready()
     ann.sees("ann", "bob")

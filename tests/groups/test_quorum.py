@@ -58,7 +58,7 @@ def test_lists_that_differ_make_no_primary_view_and_neither_side_of_a_cut_is_pri
     assert primary(order) == ""
     doubt = "quorum lists differ: a b c at a b; c at c"
     assert {order.daemons[name].layer.verdict().doubt for name in "abc"} == {doubt}
-    assert str(last(order, "a").cause) == f"configuration: change; {doubt}"
+    assert str(last(order, "a").cause) == f"change; {doubt}"
     cut(order, "ab", "c")
     assert primary(order) == ""
     assert order.daemons["a"].layer.verdict().doubt == doubt

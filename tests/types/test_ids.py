@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.types.ids import DatagramClass, MessageId, NodeId, Place, ProcessId, RingId, RingTag, Service, ViewId, ViewKind
-from transis.types.views import Cause, Member, View
+from transis.types.views import Cause, GroupCause, Member, View
 
 ANN = NodeId("ann", 3, 1 << 63)
+BOB, DAN = NodeId("bob", 1, 1), NodeId("dan", 1, 2)
 nodes = st.builds(NodeId, st.text(max_size=3), st.integers(0, 5), st.integers(0, 5))
 
 
@@ -62,13 +66,51 @@ def test_a_view_knows_its_nodes_and_its_kind() -> None:
     assert (view.nodes, view.kind, view.id.is_regular, before.is_regular) == ((ANN,), ViewKind.TRANSITIONAL, False, True)
 
 
-def test_a_cause_is_a_sentence() -> None:
-    bob = NodeId("bob", 1, 1)
-    assert str(Cause("start")) == "start"
-    assert (
-        str(Cause("token lost", ANN, (bob,), "token loss timer"))
-        == "token lost, without bob/1, noticed by ann/3 (token loss timer)"
-    )
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause("start"), "the node started"),
+        (Cause("token lost", BOB, (), "token loss timer"), "token loss noticed by bob/1"),
+        (Cause("token lost", ANN, (BOB,), "token loss timer"), "token loss noticed by ann/3, without bob/1"),
+        (Cause("leave", DAN, (DAN,)), "dan/1 left on purpose"),
+        (Cause("leave", ANN, (DAN,)), "dan/1 left on purpose, noticed by ann/3"),
+        (Cause("failed to receive", ANN, (DAN,)), "dan/1 did not receive for too long, said ann/3"),
+        (Cause("member gathers", BOB), "bob/1 began the change"),
+        (Cause("members lost", BOB, (ANN, DAN)), "bob/1 no longer heard ann/3 dan/1"),
+        (Cause("blamed for failed attempts", ANN, (BOB, DAN)), "rings with bob/1 dan/1 did not come about, said ann/3"),
+        (Cause("foreign view", BOB), "the view of bob/1 was heard"),
+        (Cause("silent", ANN, (DAN,), "watch timer"), "dan/1 was silent for too long, said ann/3"),
+        (Cause("does not keep up", ANN, (DAN,)), "dan/1 acknowledged nothing for too long, said ann/3"),
+        (Cause("broken data", ANN, (DAN,)), "what dan/1 sent made no sense, said ann/3"),
+        (Cause("did not agree", ANN, (BOB, DAN)), "bob/1 dan/1 did not agree on the next view, said ann/3"),
+        (Cause("foreign join; quorum lists differ", BOB), "bob/1 asked to join; quorum lists differ"),
+        (Cause("something {new}", ANN, (), "a timer"), "something {new}, noticed by ann/3 (a timer)"),
+    ],
+)
+def test_a_cause_is_a_sentence(cause: Cause, words: str) -> None:
+    assert str(cause) == words
+
+
+def test_causes_that_differ_read_differently() -> None:
+    """The audit compares causes by their words. (Whoever leaves says so, or somebody does who is named.)"""
+    kinds = ("start", "leave", "token lost", "foreign ring", "member gathers", "members lost", "silent", "accused", "born again")
+    some = (None, ANN, BOB), ((), (ANN,), (BOB,), (ANN, BOB)), ("", "another timer")
+    causes = [Cause(*parts) for parts in product(kinds, *some) if parts[:2] != ("leave", None)]
+    assert len(set(map(str, causes))) == len(causes)
+
+
+def test_a_group_has_the_same_words_for_what_its_configuration_had() -> None:
+    lost = Cause("token lost", BOB, (), "token loss timer")
+    assert str(GroupCause("configuration", None, lost)) == str(lost)
+    told = {what: str(GroupCause(what, ProcessId(ANN, 2))) for what in ("join", "leave", "disconnect")}
+    assert told == {"join": "ann/3#2 joined", "leave": "ann/3#2 left", "disconnect": "ann/3#2 was disconnected"}
+    assert str(GroupCause("joins and leaves")) == "several joined or left"
+
+
+def test_what_people_print_says_words() -> None:
+    assert f"{Service.SAFE}" == str(Service.SAFE) == "SAFE"
+    assert f"{ViewKind.REGULAR:>8}" == " REGULAR"
+    assert (json.dumps(Service.SAFE), int(Service.SAFE), repr(Service.SAFE)) == ("3", 3, "<Service.SAFE: 3>")
 
 
 def test_services_and_classes_order_from_weak_to_strong() -> None:

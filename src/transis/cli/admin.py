@@ -173,7 +173,7 @@ def _show(console: Console, found: Values, members: Sequence[Values], sessions: 
     console.print(_member_table(members))
     if sessions["count"]:
         console.print()
-        console.print(_session_table(sessions))
+        console.print(_session_table(sessions, _node(found)))
     for warning in found["warnings"]:
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
 
@@ -185,13 +185,17 @@ def _head(found: Values, figures: Values) -> Table:
     return table
 
 
+def _node(found: Values) -> str:
+    return f"{found['node']}/{found['incarnation']}"
+
+
 def _not_primary(view: Values) -> Text:
     return Text(f"no: {view['doubt'] or 'others may have the majority'}", style="bold yellow")
 
 
 def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     state_style = "green" if found["state"] == "Operational" else "bold yellow"
-    who = f"{found['node']}, life {found['incarnation']}, of cluster {found['cluster']}; up {duration(found['up_s'])}"
+    who = f"{_node(found)} of cluster {found['cluster']}; up {duration(found['up_s'])}"
     engine = found.get("engine", "totem")
     facts = [("node", Text(who)), ("engine", Text(engine)), ("state", Text(found["state"], style=state_style))]
     view, rates = found["view"], found["rates"]
@@ -237,22 +241,22 @@ def _trouble(figures: Values) -> str:
 
 
 def _member_table(members: Sequence[Values]) -> Table:
-    table = plain_table("member", "life", "address", "info")
-    for column in table.columns[2:]:
+    table = plain_table("member", "address", "info")
+    for column in table.columns[1:]:
         column.justify = "left"
     for member in members:
-        name = Text(member["name"], style="bold") + Text(" (this one)" if member["me"] else "", style="dim")
-        table.add_row(name, str(member["incarnation"]), member["address"], member["info"])
+        name = Text(f"{member['name']}/{member['incarnation']}", style="bold")
+        table.add_row(name + Text(" (this one)" if member["me"] else "", style="dim"), member["address"], member["info"])
     return table
 
 
-def _session_table(sessions: Values) -> Table:
+def _session_table(sessions: Values, node: str) -> Table:
     table = plain_table("client", "label", "groups", "sent", "received", "behind", "up")
     table.columns[1].justify = table.columns[2].justify = "left"
     for one in sessions["sessions"]:
         names = " ".join(one["groups"][:5]) + (f" and {len(one['groups']) - 5} more" if len(one["groups"]) > 5 else "")
         counts = (f"{one['sent']:,}", f"{one['received']:,}", f"{one['queue_bytes']:,} B")
-        table.add_row(str(one["process"]), one["label"], names, *counts, duration(one["up_s"]))
+        table.add_row(f"{node}#{one['process']}", one["label"], names, *counts, duration(one["up_s"]))
     if sessions["count"] > len(sessions["sessions"]):
         table.caption = f"and {sessions['count'] - len(sessions['sessions']):,} more clients"
     return table

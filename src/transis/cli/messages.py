@@ -39,7 +39,7 @@ from transis.types.errors import (
     TransisError,
     UsageError,
 )
-from transis.types.ids import ProcessId, Service
+from transis.types.ids import Service
 from transis.types.limits import MESSAGE_MAX
 
 # --- session ----------------------------------------------------------------------------------------------------------
@@ -282,8 +282,6 @@ RECV_EXAMPLES = """Examples:
   TRANSIS_SOCKET=/tmp/two.sock transis recv orders
 """
 
-MEMBERS_SHOWN: Final = 12
-
 
 def recv(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_group, help="Groups to join.")],
@@ -378,7 +376,7 @@ class PlainPrinter(EventPrinter):
         return f"{' '.join(message.groups)} " if self._several else ""
 
     def _view(self, view: View) -> str:
-        return f"-- {view_text(view)}"
+        return f"-- {view}"
 
 
 class ColourPrinter(EventPrinter):
@@ -395,9 +393,7 @@ class ColourPrinter(EventPrinter):
             self._console.print(line, soft_wrap=True)
 
     def view(self, view: View) -> None:
-        self._console.print(
-            Text(f"-- {view_text(view)}", style="dim" if view.id.configuration.is_regular else "yellow"), soft_wrap=True
-        )
+        self._console.print(Text(f"-- {view}", style="dim" if view.id.configuration.is_regular else "yellow"), soft_wrap=True)
 
 
 class JsonPrinter(EventPrinter):
@@ -419,20 +415,3 @@ def _printer(*, several: bool, json_lines: bool) -> EventPrinter:
         return JsonPrinter()
     console = stdout()
     return ColourPrinter(console, several) if console.is_terminal else PlainPrinter(several)
-
-
-def view_text(view: View) -> str:
-    """A view in one line: the members now, those that came and went, and the cause."""
-    if not view.id.configuration.is_regular:
-        return f"{view.name}: transitional, what comes now is certain only among {_names_text(view.members)} ({view.cause})"
-    count = len(view.members)
-    words = f"{view.name}: {count} member{'s' if count != 1 else ''}: {_names_text(view.members)}"
-    for what, processes in (("joined", view.joined), ("left", view.left)):
-        words += f"; {what}: {_names_text(processes)}" if processes else ""
-    primary = {True: "; primary", False: "; not primary", None: ""}[view.primary]
-    return f"{words}{primary} ({view.cause})"
-
-
-def _names_text(processes: tuple[ProcessId, ...]) -> str:
-    names = " ".join(map(str, processes[:MEMBERS_SHOWN]))
-    return names if len(processes) <= MEMBERS_SHOWN else f"{names} and {len(processes) - MEMBERS_SHOWN} more"

@@ -198,7 +198,7 @@ def _window(report: DaemonReport) -> str:
 
 
 COLUMNS: Final = (
-    Column("view", 12, 0, lambda report: str(report.view["id"]) if report.view is not None else "none yet"),
+    Column("view", 14, 0, lambda report: str(report.view["id"]) if report.view is not None else "none yet"),
     Column("members", 7, 0, lambda report: str(len(report.members))),
     Column("clients", 7, 0, lambda report: short(int(report.status["sessions"]))),
     Column("groups", 6, 1, lambda report: short(int(report.status["groups"]))),

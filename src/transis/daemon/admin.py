@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from transis import __version__
-from transis.daemon.logs import LOGGER, Strangers, cause_in_words, level_name, set_level, view_name
+from transis.daemon.logs import LOGGER, Strangers, level_name, set_level
 from transis.daemon.metrics import Figures
 from transis.net.host import NodeHost
 from transis.net.runtime import boottime_us
@@ -98,11 +98,11 @@ class Reports(Observer):
         seconds = (boottime_us() - self._view_us) // 1_000_000
         since = datetime.fromtimestamp(datetime.now(UTC).timestamp() - seconds, UTC).isoformat(timespec="seconds")
         return {
-            "id": view_name(view.id),
-            "members": [node.name for node in view.nodes],
+            "id": str(view.id),
+            "members": [str(node) for node in view.nodes],
             "primary": self.primary,
             "doubt": self._driver.node.verdict().doubt,
-            "cause": cause_in_words(view.cause),
+            "cause": str(view.cause),
             "since": since,
             "since_s": seconds,
         }
@@ -119,7 +119,7 @@ class Reports(Observer):
                 "incarnation": member.node.incarnation,
                 "address": member.address,
                 "info": member.info.decode(errors="replace"),
-                "previous": view_name(member.previous) if member.previous is not None else None,
+                "previous": str(member.previous) if member.previous is not None else None,
                 "me": member.node == self._driver.node.id,
             }
             for member in members

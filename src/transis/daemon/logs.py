@@ -2,7 +2,7 @@
 
 1. A line is a sentence; with `json` it is an object with the same sentence and its parts.
 2. What can happen often is logged at once the first time, then at most once a minute, with a count.
-3. Names of nodes are enough for people: incarnations show only where a node was born again.
+3. Ids and causes are written as everywhere (types/ids.py, types/views.py).
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from transis.types.ids import NodeId, ViewId
+from transis.types.ids import listed
 from transis.types.outputs import Configure, NodeOutput, Note, Observer
-from transis.types.views import Cause, View
+from transis.types.views import View
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LOGGER: Final = logging.getLogger("transis")
 AGAIN_US: Final = 60_000_000
 """How long something that happens often is not logged again."""
-NAMES_MAX: Final = 32
-"""Names in one line; of any more, only the number is shown."""
 STRANGERS_MAX: Final = 256
 """Refused nodes that are remembered: more than a cluster has, fewer than somebody could invent."""
 
@@ -93,45 +91,8 @@ def _time(record: logging.LogRecord) -> str:
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-def names(nodes: Sequence[NodeId]) -> str:
-    shown = " ".join(node.name for node in nodes[:NAMES_MAX])
-    return shown if len(nodes) <= NAMES_MAX else f"{shown} and {len(nodes) - NAMES_MAX} more"
-
-
-def view_name(view: ViewId) -> str:
-    return f"{'R' if view.is_regular else 'T'}{view.seq}@{view.rep.name}"
-
-
-def cause_in_words(cause: Cause) -> str:
-    """Why a view came, in plain words. For `member gathers` the log of the member that began has the reason."""
-    who = cause.accuser.name if cause.accuser is not None else "somebody"
-    accused = names(cause.accused) or who
-    sayings = {
-        "start": "this node started",
-        "token lost": f"token loss noticed by {who}",
-        "leave": f"{accused} left on purpose",
-        "foreign ring": f"the ring of {who} was heard",
-        "foreign join": f"{who} asked to join",
-        "join while forming": f"{who} asked to join while a ring was being formed",
-        "member gathers": f"{who} began the change",
-        "failed to receive": f"{accused} did not receive for too long, said {who}",
-        "foreign view": f"the view of {who} was heard",
-        "silent": f"{accused} was silent for too long, said {who}",
-        "does not keep up": f"{accused} acknowledged nothing for too long, said {who}",
-        "broken data": f"what {accused} sent made no sense, said {who}",
-        "did not agree": f"{accused} did not agree on the next view, said {who}",
-        "did not flush": f"{accused} did not flush the old view, said {who}",
-        "accused": f"{accused} accused {who}",
-        "born again": f"{who} was born again",
-        "member in another view": f"{accused} is in another view, said {who}",
-        "renewed": f"{who} began the change again",
-        "blamed for failed attempts": f"rings with {accused} did not come about, said {who}",
-    }
-    return sayings.get(cause.what, str(cause))
-
-
 def view_in_words(view: View, before: View | None) -> str:
-    """`view R12@ann: ann bob cid; left: dan (token loss noticed by bob)`."""
+    """`view R12@ann/1: ann/1 bob/1 cid/1; left: dan/1 (token loss noticed by bob/1)`."""
     now, then = set(view.nodes), set(before.nodes if before is not None else ())
     reborn = {node.name for node in now - then} & {node.name for node in then - now}
     changes = {
@@ -139,9 +100,9 @@ def view_in_words(view: View, before: View | None) -> str:
         "left": sorted(node for node in then - now if node.name not in reborn),
         "born again": sorted(node for node in now - then if node.name in reborn),
     }
-    shown = [f"{what}: {names(nodes)}" for what, nodes in changes.items() if nodes and before is not None]
+    shown = [f"{what}: {listed(nodes)}" for what, nodes in changes.items() if nodes and before is not None]
     shown = shown or ["nobody changed"] if before is not None else ["the first"]
-    return f"view {view_name(view.id)}: {names(view.nodes)}; {', '.join(shown)} ({cause_in_words(view.cause)})"
+    return f"view {view.id}: {listed(view.nodes)}; {', '.join(shown)} ({view.cause})"
 
 
 # --- what a node does -----------------------------------------------------------------------------------------------
@@ -217,7 +178,7 @@ class NodeLog(Observer):
     def view(self, view: View) -> None:
         parts = {"view": str(view.id), "members": [str(node) for node in view.nodes], "cause": str(view.cause)}
         if not view.id.is_regular:
-            say(logging.DEBUG, "transitional view", f"transitional view {view_name(view.id)}: {names(view.nodes)}", **parts)
+            say(logging.DEBUG, "transitional view", f"transitional view {view.id}: {listed(view.nodes)}", **parts)
             return
         say(logging.INFO, "view", view_in_words(view, self._view), **parts)
         self._view = view

@@ -34,7 +34,6 @@ from transis.sim.wire_log import WireLog
 from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
 from transis.types.config import profile, pulse_profile
 from transis.types.ids import MessageId
-from transis.types.views import Cause
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -95,17 +94,12 @@ def causes(cluster: SimulatedCluster) -> str:
     for life in cluster.lives():
         views = [event.view for event in life.recorder.events if isinstance(event, Conf) and event.view.id.is_regular]
         for view in views[1:]:
-            lines[f"{show_view_id(view.id)}{{{','.join(map(show_node, view.nodes))}}}: {_sentence(view.cause)}"] = None
+            lines[f"{show_view_id(view.id)}{{{','.join(map(show_node, view.nodes))}}}: {view.cause.told(show_node)}"] = None
     return "\n".join(sorted(lines, key=_by_number))
 
 
 def _by_number(line: str) -> tuple[int, str]:
     return int(line[1 : line.index("{")]), line
-
-
-def _sentence(cause: Cause) -> str:
-    without = f", without {' '.join(map(show_node, cause.accused))}" if cause.accused else ""
-    return cause.what + without + (f", noticed by {show_node(cause.accuser)}" if cause.accuser is not None else "")
 
 
 def totals(cluster: SimulatedCluster) -> str:

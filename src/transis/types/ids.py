@@ -1,5 +1,8 @@
 """Ids of nodes, processes, messages, rings and views, and the services a sender may ask for. Ids are immutable, ordered tuples.
 
+For people an id is what `str` makes of it, everywhere: `ann/3` is the third life of the node ann, `ann/3#2` a process of it,
+`ann/3#2:7` that process's seventh message, `R12@ann/3` a view.
+
 A node is (name, incarnation, boot). A restarted node is a *new* identity (docs/protocol.md, Identity), and two nodes that run
 from copies of one state directory still differ in their random boot id, so the protocol never confuses them even before one of
 them is stopped.
@@ -7,8 +10,9 @@ them is stopped.
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+from typing import Final, Literal, NamedTuple
 
 # --- ids --------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +69,16 @@ class RingTag(NamedTuple):
     boot: int
 
 
-class ViewKind(IntEnum):
+class NamedNumber(IntEnum):
+    """A number on the wire and in tables, a word for people: `print(Service.SAFE)` says SAFE."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    __format__ = Enum.__format__
+
+
+class ViewKind(NamedNumber):
     """What a configuration is: a regular one, or the transitional one between it and the next."""
 
     REGULAR = 0
@@ -103,17 +116,29 @@ class Place(NamedTuple):
     seq: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
 
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.index}"
+
 
 Stretch = tuple[int, int, int]
 """(seq, index, count): `count` consecutive messages that end in one datagram have the places (seq, index), (seq, index + 1) and
 so on. A plain tuple, because there is one for every datagram of a busy cluster, and tuples of numbers cost the collector nothing.
 """
 
+LISTED_MAX: Final = 32
+"""Ids in one line for people; of any more, only the number is shown."""
+
+
+def listed(ids: Sequence[object], most: int = LISTED_MAX) -> str:
+    """`ann/1 bob/1 cid/2`, or `ann/1 bob/1 and 40 more`."""
+    shown = " ".join(map(str, ids[:most]))
+    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
+
 
 # --- service ----------------------------------------------------------------------------------------------------------
 
 
-class Service(IntEnum):
+class Service(NamedNumber):
     """The delivery guarantee of one message, weakest first."""
 
     BASIC = 0

@@ -7,11 +7,12 @@ about it. `Place(0, 0)` is the configuration change itself: messages are placed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple, NewType
 
 from transis.types.errors import UsageError
-from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind, listed
 
 # --- view -------------------------------------------------------------------------------------------------------------
 
@@ -25,9 +26,49 @@ class Cause(NamedTuple):
     timer: str = ""
 
     def __str__(self) -> str:
-        without = f", without {' '.join(map(str, self.accused))}" if self.accused else ""
-        noticed = f", noticed by {self.accuser}" if self.accuser is not None else ""
-        return self.what + without + noticed + (f" ({self.timer})" if self.timer else "")
+        return self.told(str)
+
+    def told(self, name: Callable[[NodeId], str]) -> str:
+        """In plain words, which leave out nothing: different causes read differently. `name` makes a word of a node."""
+        what, doubt, doubts = self.what.partition("; ")
+        words, usual = _SAYINGS.get(what, (what, ""))
+        who = "somebody" if self.accuser is None else name(self.accuser)
+        accused = " ".join(map(name, self.accused))
+        parts = [words.format(who=who, accused=accused or "nobody") if what in _SAYINGS else words]
+        if accused and "{accused}" not in words:
+            parts.append(f"without {accused}")
+        is_of_itself = "{accused}" in words and (self.accuser,) == self.accused
+        if self.accuser is not None and "{who}" not in words and not is_of_itself:
+            parts.append(f"noticed by {who}")
+        return ", ".join(parts) + (f" ({self.timer})" if self.timer not in ("", usual) else "") + doubt + doubts
+
+
+_SAYINGS: Final = {
+    "start": ("the node started", ""),
+    "leave": ("{accused} left on purpose", ""),
+    "foreign join": ("{who} asked to join", ""),
+    # On the ring.
+    "token lost": ("token loss noticed by {who}", "token loss timer"),
+    "foreign ring": ("the ring of {who} was heard", ""),
+    "join while forming": ("{who} asked to join while a ring was being formed", ""),
+    "member gathers": ("{who} began the change", ""),
+    "members lost": ("{who} no longer heard {accused}", ""),
+    "failed to receive": ("{accused} did not receive for too long, said {who}", ""),
+    "blamed for failed attempts": ("rings with {accused} did not come about, said {who}", ""),
+    # On Lansis.
+    "foreign view": ("the view of {who} was heard", ""),
+    "silent": ("{accused} was silent for too long, said {who}", "watch timer"),
+    "does not keep up": ("{accused} acknowledged nothing for too long, said {who}", "watch timer"),
+    "broken data": ("what {accused} sent made no sense, said {who}", "watch timer"),
+    "did not agree": ("{accused} did not agree on the next view, said {who}", "agree timer"),
+    "did not flush": ("{accused} did not flush the old view, said {who}", "flush late timer"),
+    "accused": ("{accused} accused {who}", ""),
+    "born again": ("{who} was born again", ""),
+    "member in another view": ("{accused} is in another view, said {who}", ""),
+    "renewed": ("{who} began the change again", ""),
+}
+"""What engines say of a change, in plain words, and the timer that is behind it and so goes without saying. For `member gathers`
+the log of the member that began has the reason."""
 
 
 class Member(NamedTuple):
@@ -37,6 +78,9 @@ class Member(NamedTuple):
     address: str
     previous: ViewId | None
     info: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.node} at {self.address}"
 
 
 class View(NamedTuple):
@@ -54,12 +98,17 @@ class View(NamedTuple):
     timestamp: int
     guarantees: str = "evs"
 
+    def __str__(self) -> str:
+        return f"{self.id}: {listed(self.nodes)} ({self.cause})"
+
     @property
     def kind(self) -> ViewKind:
+        """Regular or transitional."""
         return self.id.kind
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
+        """The ids of the members."""
         return tuple(member.node for member in self.members)
 
 
@@ -99,7 +148,7 @@ class GroupViewId(NamedTuple):
     place: Place
 
     def __str__(self) -> str:
-        return f"{self.configuration}+{self.place.seq}.{self.place.index}"
+        return f"{self.configuration}+{self.place}"
 
 
 class GroupCause(NamedTuple):
@@ -112,8 +161,17 @@ class GroupCause(NamedTuple):
 
     def __str__(self) -> str:
         if self.process is not None:
-            return f"{self.what} of {self.process}"
-        return f"{self.what}: {self.configuration}" if self.configuration is not None else self.what
+            return f"{self.process} {_PAST.get(self.what, self.what)}"
+        return str(self.configuration) if self.configuration is not None else _PAST.get(self.what, self.what)
+
+
+_PAST: Final = {
+    "join": "joined",
+    "leave": "left",
+    "disconnect": "was disconnected",
+    "joins and leaves": "several joined or left",
+    "configuration": "the view of nodes changed",
+}
 
 
 class Origin(NamedTuple):
@@ -121,6 +179,13 @@ class Origin(NamedTuple):
 
     view: GroupViewId
     members: tuple[ProcessId, ...]
+
+    def __str__(self) -> str:
+        return f"{listed(self.members)} from {self.view}"
+
+
+MEMBERS_SHOWN: Final = 12
+"""Members that a line about a group names."""
 
 
 class GroupView(NamedTuple):
@@ -144,9 +209,23 @@ class GroupView(NamedTuple):
     primary: bool | None = None
     """Whether the configuration holds a majority of the configured nodes; None when none are configured."""
 
+    def __str__(self) -> str:
+        if not self.id.configuration.is_regular:
+            now = f"transitional, what comes now is certain only among {listed(self.members, MEMBERS_SHOWN)}"
+            return f"{self.name}: {now} ({self.cause})"
+        count = len(self.members)
+        words = f"{self.name}: {count} member{'s' if count != 1 else ''}: {listed(self.members, MEMBERS_SHOWN)}"
+        for what, processes in (("joined", self.joined), ("left", self.left)):
+            words += f"; {what}: {listed(processes, MEMBERS_SHOWN)}" if processes else ""
+        return f"{words}{_PRIMARY[self.primary]} ({self.cause})"
+
     @property
     def kind(self) -> ViewKind:
+        """Regular or transitional."""
         return self.id.configuration.kind
+
+
+_PRIMARY: Final = {True: "; primary", False: "; not primary", None: ""}
 
 
 class PrivateName(NamedTuple):

@@ -235,7 +235,7 @@ GROUP_CHANGES: Final = Property(
     " to a group, and none if nothing changed for it. A view that a configuration gives has the cause of that "
     "configuration.",
     broken={
-        "others": "{node}: {view} of {group}: it reports the {cause}, but says that {joined} joined and {left} left",
+        "others": "{node}: {view} of {group}: its cause is that {cause}, but it says that {joined} joined and {left} left",
         "nobody": "{node}: {view} of {group}: it says that nobody joined or left",
         "behind a transitional": "{node}: {view} of {group}: it follows the transitional {before}, "
         "which only a configuration ends",
@@ -257,7 +257,7 @@ GROUP_CHANGES: Final = Property(
         kept("a: R4{a} c1 Vg1{a#1} T6{a} R8{a,b} Vg0{a#1,b#1} / b: R2{b} c1 Vg1{b#1} T5{b} R8@a{a,b} Vg0{a#1,b#1}"),
         breaks(
             "a: R4{a} c1 Vg1{a#1} c2 Vg2{a#1,a#2}-a#1",
-            "a/1: R4@a/1+2.0 of g: it reports the join of a/1#2, but says that a/1#2 joined and a/1#1 left",
+            "a/1: R4@a/1+2.0 of g: its cause is that a/1#2 joined, but it says that a/1#2 joined and a/1#1 left",
         ),
         breaks("a: R4{a} c1 Vg1{a#1} Vg2{a#1}", "a/1: R4@a/1+2.0 of g: it says that nobody joined or left"),
         breaks(
@@ -267,7 +267,7 @@ GROUP_CHANGES: Final = Property(
         ),
         breaks(
             "a: R4{a} c1 Vg1{a#1} T6{a} R8{a,b} Vg0{a#1,b#1}%mutant / b: R2{b} T5{b} R8@a{a,b} c1 Vg0{a#1,b#1}",
-            "a/1: R8@a/1+0.0 of g: its cause is configuration: mutant, but that of its configuration is toy",
+            "a/1: R8@a/1+0.0 of g: its cause is mutant, but that of its configuration is toy",
         ),
         breaks("a: R4{a} c1 Vg1{a#1} T6{a} R8{a} Vg0{a#1}", "a/1: R8@a/1+0.0 of g: nothing changed since R4@a/1+1.0"),
         breaks(

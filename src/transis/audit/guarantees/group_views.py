@@ -112,7 +112,7 @@ GROUP_AGREEMENT: Final = Property(
         ),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} / b: R4{a,b} c1 Vg2{a#1,b#1}~leave:b#1",
-            "a/1 and b/1 have R4@a/1+2.0 of g with different causes: join of b/1#1 against leave of b/1#1",
+            "a/1 and b/1 have R4@a/1+2.0 of g with different causes: b/1#1 joined against b/1#1 left",
         ),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} / b: R4{a,b} c1 Vg2{a#1,b#1}=h",
