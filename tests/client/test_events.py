@@ -11,12 +11,14 @@ import pytest
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from tests.client.test_transfer import Member, start
-from transis import Message, Position, Service, Session
+from transis import Json, Message, MsgPack, Position, Raw, Service, Session
 from transis.client import Batch, Configuration, View
 from transis.sessions.frames import Checkpoint, Follow
 from transis.testing import Cluster, Clusters
 from transis.types.config import ENGINES
 from transis.types.errors import ConnectError, SessionLost, UsageError
+from transis.types.ids import NodeId, Place, ViewId, ViewKind
+from transis.types.views import GroupViewId
 
 
 async def take(stream: Any, count: int) -> list[Any]:
@@ -289,3 +291,89 @@ async def test_members_of_a_view_count_the_same_messages(cluster: Clusters, seed
     await c.settle()
     assert len(seen) > 100
     assert {position: who for position, who in seen.items() if len(who) > 1} == {}
+
+
+# --- in a line ----------------------------------------------------------------------------------------------------------------
+
+
+def printed(*things: object) -> list[str]:
+    """What `print` says of each: one line."""
+    lines = [str(thing) for thing in things]
+    assert all(len(line.splitlines()) == 1 for line in lines), lines
+    return lines
+
+
+def test_everything_a_stream_gives_prints_as_one_readable_line() -> None:
+    async def story() -> list[str]:
+        hosted = Hosted()
+        async with hosted.connect() as ann, ann.join("g", configurations=True) as group:
+            receipt = await group.send_many([b"one", b"two", b"three"], Service.SAFE)
+            confirmation = await receipt
+            configuration, view, batch = await take(group.everything(), 3)
+            about = printed(configuration, view, batch, *batch, group.position)
+            return [*about, *printed(confirmation, receipt, view.id, view.cause, batch.service, view.kind)]
+
+    assert run(story) == [
+        "R0@ann/1: ann/1 (the node started)",
+        "g: 1 member: ann/1#1; joined: ann/1#1 (ann/1#1 joined)",
+        "ann/1#1:1..3 to g (safe): 3 messages",
+        "ann/1#1:1 to g (safe): b'one'",
+        "ann/1#1:2 to g (safe): b'two'",
+        "ann/1#1:3 to g (safe): b'three'",
+        "3 messages into R0@ann/1+1.0, behind ann/1#1:3 at 2.2",
+        "delivered in R0@ann/1 (regular)",
+        "<Receipt ann/1#1:1..3: delivered>",
+        "R0@ann/1+1.0",
+        "ann/1#1 joined",
+        "SAFE",
+        "REGULAR",
+    ]
+
+
+def test_what_is_open_prints_as_one_readable_line() -> None:
+    async def story() -> list[str]:
+        connection = Hosted().connect(label="tests")
+        async with connection as ann, ann.join("g", "h") as group:
+            await ann.send(ann.process, b"psst")
+            message = await anext(ann.private)
+            return printed(connection, ann, ann.join("k"), group, ann.private, message, ann.process, ann.process.node)
+
+    assert run(story) == [
+        "<Connection, entered>",
+        "<Session ann/1#1 with the node of this test>",
+        "<Joining k>",
+        "<Group g h of ann/1#1>",
+        "<Stream of private messages to ann/1#1>",
+        "ann/1#1:1 private (agreed): b'psst'",
+        "ann/1#1",
+        "ann/1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"x" * 100_000, f"b'{'x' * 58}... (100,000 bytes)"),
+        ("y" * 61, f"'{'y' * 59}... (61 characters)"),
+        ("two\nlines", r"'two\nlines'"),
+        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1..."),
+    ],
+)
+def test_long_data_are_cut(data: object, shown: str) -> None:
+    async def story() -> None:
+        async with Hosted().connect(codec=MsgPack()) as ann, ann.join("g") as group:
+            await group.send(data)
+            _, message = await take(group, 2)
+            assert printed(message) == [f"ann/1#1:1 to g (agreed): {shown}"]
+
+    run(story)
+
+
+def test_codecs_and_positions_print_plainly() -> None:
+    view = GroupViewId(ViewId(ViewKind.REGULAR, 4, NodeId("ann", 2, 7)), Place(3, 0))
+    assert printed(Raw(), Json(), MsgPack(int), Position(view, 0)) == [
+        "Raw()",
+        "Json()",
+        "MsgPack(int)",
+        "the beginning of R4@ann/2+3.0",
+    ]

@@ -105,7 +105,7 @@ def test_the_child_ends_with_its_program_and_leaves_gracefully(tmp_path: Path, e
                 program.communicate()
             await together(ann)
             assert ann.view is not None
-            assert "leave" in str(ann.view.cause)
+            assert "left on purpose" in str(ann.view.cause)
 
     asyncio.run(story())
     assert list((tmp_path / "temporary").iterdir()) == []

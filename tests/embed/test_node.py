@@ -77,7 +77,7 @@ def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str, engine
                     assert (await here.statistics())["session"]["label"] == "a"
             await until(lambda: names_of(ann) == ["ann"])
             assert ann.view is not None
-            assert "leave" in str(ann.view.cause)
+            assert "left on purpose" in str(ann.view.cause)
 
     asyncio.run(story())
 

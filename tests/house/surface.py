@@ -51,6 +51,11 @@ def _is_error(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, BaseException)
 
 
+def _only_refuses(kind: type, name: str) -> bool:
+    """It is there to say what to write instead."""
+    return getattr(getattr(kind, name, None), "__name__", "") == "_refuse"
+
+
 def _is_ours(thing: object) -> bool:
     return isinstance(thing, type) and thing.__module__.partition(".")[0] == "transis"
 
@@ -95,7 +100,7 @@ class _Surface:
     def _names(self, kind: type) -> list[str]:
         ours = [vars(base) for base in kind.__mro__ if _is_ours(base)]
         named = {name for members in ours for name in (*members, *members.get("__annotations__", ()))}
-        found = {name for name in named if not name.startswith("_") or name in PROTOCOLS}
+        found = {name for name in named if not name.startswith("_") or (name in PROTOCOLS and not _only_refuses(kind, name))}
         return [*(("__init__",) if self._is_made(kind) else ()), *sorted(found)]
 
     def _is_made(self, kind: type) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
+from transis.client.contexts import UnenteredAsync
 from transis.client.events import Codec, Raw
 from transis.client.link import Link, link_to_host, link_to_unix
 from transis.client.session import Session
@@ -21,14 +22,18 @@ WINDOW_MAX: Final = 1 << 30
 LABEL_MAX: Final = 128
 
 
-class Connection(Generic[T]):
+class Connection(UnenteredAsync, Generic[T]):
     """A context that yields the Session; or call `await connection.open()` and, later, `await session.close()`."""
+
+    _remedy = "this is no session before it is entered: write `async with transis.connect() as session:`"
 
     def __init__(self, make_link: Callable[[], Awaitable[Link]], label: str, window: int, codec: Codec[T]) -> None:
         if not WINDOW_MIN <= window <= WINDOW_MAX:
             raise UsageError(f"window = {window}: must be from {WINDOW_MIN} to {WINDOW_MAX} bytes")
         if len(label) > LABEL_MAX:
             raise UsageError(f"the label has {len(label)} characters: at most {LABEL_MAX} are allowed")
+        if isinstance(codec, type):
+            raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
         self._make_link = make_link
         self._label = label
         self._window = window
@@ -36,6 +41,7 @@ class Connection(Generic[T]):
         self._session: Session[T] | None = None
 
     async def open(self) -> Session[T]:
+        """Open the session, for a program that cannot use `async with`."""
         link = await self._make_link()
         session = Session(link, self._label, self._window, self._codec)
         try:
@@ -44,6 +50,9 @@ class Connection(Generic[T]):
             await link.close()
             raise
         return session
+
+    def __repr__(self) -> str:
+        return f"<Connection, {'entered' if self._session is not None else 'not entered'}>"
 
     async def __aenter__(self) -> Session[T]:
         if self._session is not None:
@@ -82,7 +91,8 @@ def connect(
 ) -> Connection[Any]:
     """Connect to the node on this machine (at `path`, or at the usual place), or to the one at `host` over sealed TCP.
 
-    `label` is shown to people who look at the node's status.
+    `host` is `name:port`, and needs the cluster's `key`. `label` is shown in the node's status. `window` is how
+    many bytes may wait here for this program. A `codec` turns values into bytes and back; without one, data are bytes.
     """
     if path is not None and host is not None:
         raise UsageError("give a path or a host, not both")

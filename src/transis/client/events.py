@@ -7,12 +7,13 @@
    places. Nothing is computed before somebody asks.
 3. A codec is any object with `encode` and `decode`. Json and MsgPack check what they decode against a type, so that what arrives
    has the expected shape. Nothing here may ever run code that arrives in a message: no pickle.
+4. `print` makes one line of everything here, in which long data are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -106,6 +107,34 @@ class Message(Generic[T]):
     def __hash__(self) -> int:
         return hash(self.id)
 
+    def __str__(self) -> str:
+        return f"{self.id} {_addressed(self)}: {_in_one_line(self.data)}"
+
+    def __repr__(self) -> str:
+        return f"<Message {self}>"
+
+
+DATA_SHOWN: Final = 60
+"""Characters of a message's data in a line."""
+
+
+def _in_one_line(data: object) -> str:
+    """Its `repr`, cut; of bytes and text no more is looked at than is shown."""
+    if isinstance(data, bytes | str):
+        size = f" ({len(data):,} {'bytes' if isinstance(data, bytes) else 'characters'})"
+        return _cut(repr(data[: DATA_SHOWN + 1]), size)
+    return _cut(" ".join(repr(data).split()), "")
+
+
+def _cut(words: str, size: str) -> str:
+    return words if len(words) <= DATA_SHOWN else f"{words[:DATA_SHOWN]}...{size}"
+
+
+def _addressed(what: Message[Any] | Batch[Any]) -> str:
+    """`to orders (agreed)`, `private (safe)`."""
+    to = f"to {' '.join(what.groups)}" if what.groups else "private"
+    return f"{to} ({what.service.name.lower()})"
+
 
 class Batch(Generic[T]):
     """Consecutive messages of one sender with one address and one service, as they arrived in one frame."""
@@ -121,10 +150,12 @@ class Batch(Generic[T]):
 
     @property
     def sender(self) -> ProcessId:
+        """The process that sent them."""
         return self._frame.sender
 
     @property
     def service(self) -> Service:
+        """The guarantee they were sent with."""
         return self._frame.service
 
     @property
@@ -185,8 +216,16 @@ class Batch(Generic[T]):
             message = MessageId(self._frame.sender, counter)
             raise CodecError(f"message {message} cannot be decoded: {error}") from error
 
+    def __str__(self) -> str:
+        last = f"..{self.first + len(self) - 1}" if len(self) > 1 else ""
+        return f"{MessageId(self.sender, self.first)}{last} {_addressed(self)}: {_messages(len(self))}"
+
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} from {self.sender}:{self.first}>"
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' if count != 1 else ''}"
 
 
 def _behind(skip: int, stretches: list[Stretch]) -> list[Stretch]:
@@ -213,6 +252,11 @@ class Position(NamedTuple):
     sender: ProcessId | None = None
     counter: int = 0
     place: Place = Place(0, 0)
+
+    def __str__(self) -> str:
+        if self.sender is None:
+            return f"the beginning of {self.view}"
+        return f"{_messages(self.count)} into {self.view}, behind {MessageId(self.sender, self.counter)} at {self.place}"
 
 
 class Passed(NamedTuple):
@@ -264,7 +308,11 @@ def _place(frame: Stream, rank: int) -> Place:
 
 
 class Codec(Protocol[T]):
-    def encode(self, value: T) -> bytes: ...
+    """What turns an application's values into the bytes of messages and back: any object with these two methods."""
+
+    def encode(self, value: T) -> bytes:
+        """The bytes of a `value` that is sent; any exception goes to the caller of `send`."""
+        ...
 
     def decode(self, data: bytes) -> T:
         """Raise any exception if the bytes cannot be decoded; the reader gets a CodecError that names the message."""
@@ -272,46 +320,75 @@ class Codec(Protocol[T]):
 
 
 class Raw:
-    """Bytes stay bytes."""
+    """Bytes stay bytes: the codec of a session that was given no other."""
 
     def encode(self, value: bytes) -> bytes:
-        return value if type(value) is bytes else bytes(value)
+        """The `value` itself: bytes, or what has a buffer of bytes, such as a bytearray."""
+        return value if type(value) is bytes else _buffered(value)
 
     def decode(self, data: bytes) -> bytes:
+        """The `data` as they are."""
         return data
+
+    def __repr__(self) -> str:
+        return "Raw()"
+
+
+def _buffered(value: object) -> bytes:
+    try:
+        return bytes(memoryview(value))  # type: ignore[arg-type]  # Anything may come; what is no buffer raises.
+    except TypeError:
+        kind = type(value).__name__
+        way = "write text.encode()" if isinstance(value, str) else "encode it"
+        raise UsageError(
+            f"{_in_one_line(value)} is of type {kind}, and this session sends bytes: {way}, "
+            "or give a codec where you connect: connect(codec=transis.Json())"
+        ) from None
 
 
 class Json(Generic[T]):
-    """JSON of values of one type (anything msgspec knows: dataclasses, Structs, unions, dicts); without a type, of any value."""
+    """JSON of values of the type `kind`, such as a dataclass, a Struct, a union, a dict; without it, of any value."""
 
     @overload
     def __init__(self, kind: type[T]) -> None: ...
     @overload
     def __init__(self: Json[Any], kind: Any = Any) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
+        self._kind = kind
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._encoder = msgspec.json.Encoder()
 
     def encode(self, value: T) -> bytes:
+        """The `value` in JSON."""
         return self._encoder.encode(value)
 
     def decode(self, data: bytes) -> T:
+        """The value in `data`; raises if it is not of this codec's type."""
         return self._decoder.decode(data)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self._kind is Any else getattr(self._kind, '__name__', self._kind)})"
 
 
 class MsgPack(Generic[T]):
-    """The same in msgpack: smaller, faster, and values may contain bytes."""
+    """Like Json, in msgpack: smaller, faster, and values may contain bytes. `kind` is the type of the values."""
 
     @overload
     def __init__(self, kind: type[T]) -> None: ...
     @overload
     def __init__(self: MsgPack[Any], kind: Any = Any) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
+        self._kind = kind
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
         self._encoder = msgspec.msgpack.Encoder()
 
     def encode(self, value: T) -> bytes:
+        """The `value` in msgpack."""
         return self._encoder.encode(value)
 
     def decode(self, data: bytes) -> T:
+        """The value in `data`; raises if it is not of this codec's type."""
         return self._decoder.decode(data)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self._kind is Any else getattr(self._kind, '__name__', self._kind)})"

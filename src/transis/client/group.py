@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from transis.client.contexts import UnenteredAsync
 from transis.client.events import Batch, Configuration, Passed, Position, View, beginning
 from transis.client.sending import Receipt
 from transis.client.snapshot import Transfer
@@ -58,6 +59,7 @@ class Group(MessageStream[T]):
 
     @property
     def name(self) -> str:
+        """The first of its names, mostly the only one."""
         return self.names[0]
 
     @property
@@ -80,23 +82,27 @@ class Group(MessageStream[T]):
 
     @property
     def members(self) -> tuple[ProcessId, ...]:
+        """The members of that view; none before the first one came."""
         view = self.view
         return () if view is None else view.members
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def send(self, data: T, service: Service = Service.AGREED) -> Receipt:
-        """One multicast to all members of all names of this group. Waits for flow control, not for delivery."""
+        """One multicast of `data` to all members of all names of this group. `service` says what is promised.
+
+        Waits for flow control, not for delivery: that is what the receipt is for.
+        """
         return await self._session._send(self._address, data, service)
 
     async def send_many(self, datas: Sequence[T], service: Service = Service.AGREED) -> Receipt:
-        """Many messages with one receipt, at far less cost for each."""
+        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`."""
         return await self._session._send_many(self._address, datas, service)
 
     # --- joining and leaving ----------------------------------------------------------------------------------------
 
     async def _enter(self) -> None:
-        session = self._session
+        session, self._buffer.home = self._session, self._session._out.home
         if self._configurations:
             session._followers.add(self._buffer)
         for name in self.names:
@@ -120,7 +126,7 @@ class Group(MessageStream[T]):
         for membership in self._memberships:
             self._session._memberships.leave(membership)
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Leave, and discard everything that came or still comes."""
         self._stop()
         self._session._followers.remove(self._buffer)
@@ -128,7 +134,7 @@ class Group(MessageStream[T]):
 
     async def close(self) -> None:
         """Leave, discard what was not read, and wait for the node to confirm, but not longer than a few seconds."""
-        self.abandon()
+        self._abandon()
         for membership in self._memberships:
             await membership.until_left(LEAVE_SECONDS)
 
@@ -143,7 +149,7 @@ class Group(MessageStream[T]):
             raise UsageError("this group was joined without `state`: there is nothing to load")
         loaded = await self._transfer.reload() == LOADED
         if loaded:
-            self._current, self.passed = None, self._transfer.begun
+            self._current, self._passed = None, self._transfer.begun
         return loaded
 
     # --- evidence ---------------------------------------------------------------------------------------------------
@@ -154,14 +160,14 @@ class Group(MessageStream[T]):
         return self._require_passed().at(self._taken())
 
     def is_due(self, every: int) -> bool:
-        """Whether every member that counts by `every` records a checkpoint behind the last message."""
+        """Whether every member that records a checkpoint after `every` so many messages does so behind the last one."""
         return self._require_passed().is_due(every, self._taken())
 
     def checkpoint(self, digest: bytes | str | int) -> None:
-        """Record a digest of this member's state at `position`; members that record different digests there have diverged."""
+        """Record a `digest` of this member's state at `position`; members that record different digests there have diverged."""
         self._session._record_checkpoint(self.name, self.position, digest)
 
-    async def checkpoint_at(self, position: Position, digest: bytes | str | int) -> None:
+    async def _checkpoint_at(self, position: Position, digest: bytes | str | int) -> None:
         """The same at an explicit position, for a reader that runs ahead of its application."""
         self._session._record_checkpoint(self.name, position, digest)
 
@@ -170,7 +176,7 @@ class Group(MessageStream[T]):
         return None if self._current is None else self._rank
 
     def _require_passed(self) -> Passed:
-        return require_passed(self.names, self.passed)
+        return require_passed(self.names, self._passed)
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
@@ -182,8 +188,8 @@ class Group(MessageStream[T]):
             return None
         event = super()._open(entry)
         if isinstance(entry.frame, Stream):
-            if self.passed is not None:
-                self.passed = self.passed.then(entry.frame)
+            if self._passed is not None:
+                self._passed = self._passed.then(entry.frame)
         elif isinstance(event, View):
             self._enter_view(event)
         return event
@@ -195,7 +201,7 @@ class Group(MessageStream[T]):
         if self._transfer is not None:
             self._transfer.passed = view.id
             begun = self._transfer.begun
-        self.passed = begun if begun is not None and begun.before.view == view.id else beginning(view.id)
+        self._passed = begun if begun is not None and begun.before.view == view.id else beginning(view.id)
 
     def __repr__(self) -> str:
         return f"<Group {' '.join(self.names)} of {self._session.process}>"
@@ -229,8 +235,10 @@ def _buffer_for(state: Transfer | None, window: int) -> StreamBuffer:
     )
 
 
-class Joining(Generic[T]):
+class Joining(UnenteredAsync, Generic[T]):
     """A context that yields the Group; or call `await joining.open()` and, later, `await group.close()`."""
+
+    _remedy = "this is no group before it is entered: write `async with session.join(...) as group:`"
 
     def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool) -> None:
         self._session = session
@@ -240,13 +248,17 @@ class Joining(Generic[T]):
         self._group: Group[T] | None = None
 
     async def open(self) -> Group[T]:
+        """Join, for a program that cannot use `async with`."""
         group = Group(self._session, self._names, self._state, self._configurations)
         try:
             await group._enter()
         except BaseException:
-            group.abandon()
+            group._abandon()
             raise
         return group
+
+    def __repr__(self) -> str:
+        return f"<Joining {' '.join(self._names)}>"
 
     async def __aenter__(self) -> Group[T]:
         if self._group is not None:
@@ -424,9 +436,15 @@ REMEMBERED_MAX: Final = 4096
 
 
 def require_application_name(name: str) -> str:
+    require_text(name)
     if name.endswith(COMPANION_SUFFIX):
         raise UsageError(f"{name!r}: names that end in {COMPANION_SUFFIX!r} are reserved for state transfer")
     return require_group_name(name)
+
+
+def require_text(name: object) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"{name!r} is not a group name: names are text, and several are given one by one, as in join('a', 'b')")
 
 
 def address_of(destinations: Iterable[Destination]) -> Address:
@@ -441,6 +459,8 @@ def address_of(destinations: Iterable[Destination]) -> Address:
             processes.append(one)
         else:
             raise UsageError(f"{one!r} is neither a group name nor a process")
+    if not groups and not processes:
+        raise UsageError("this goes to nobody: give the name of a group, a process, or several of them")
     return Address(tuple(groups), tuple(processes))
 
 

@@ -144,15 +144,15 @@ async def link_to_unix(path: str | None) -> SocketLink:
     """Connect to the node that listens at `path`, or at the usual places (types/paths.py)."""
     tried = (path,) if path is not None else socket_candidates(os.environ)
     found = path if path is not None else find_socket(os.environ, os.path.exists)
-    if found is None:
-        raise ConnectError(f"no node listens here: looked for {' and '.join(tried)}; {_START}")
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            _, link = await loop.create_unix_connection(lambda: SocketLink(f"the node at {found}"), found)
+            _, link = await loop.create_unix_connection(lambda: SocketLink(f"the node at {found}"), found or tried[0])
     except PermissionError as error:
         raise ConnectError(f"this user may not connect to {found}: ask for membership of the group that owns it") from error
     except (OSError, TimeoutError) as error:
+        if found is None:
+            raise ConnectError(f"no node listens here: looked for {' and '.join(tried)}; {_START}") from error
         raise ConnectError(f"no node listens at {found} ({_reason(error)}); {_START}") from error
     return link
 

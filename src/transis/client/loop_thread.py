@@ -64,6 +64,12 @@ class LoopThread:
             if current_thread() is self._thread:
                 work.close()
                 raise UsageError("called from inside `save`, which runs in the session's thread: the call would wait for itself")
+            if _is_in_a_loop():
+                work.close()
+                raise UsageError(
+                    "this call waits, and the event loop of this thread would stand still: write `async with transis.connect()` "
+                    "here, or `await asyncio.to_thread(...)` with a function that uses transis.blocking"
+                )
             self._loop.call_soon_threadsafe(running.start)
         return running
 
@@ -75,6 +81,14 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._loop.stop)
         if not was_stopped:
             self._thread.join()
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _closed() -> UsageError:

@@ -82,6 +82,10 @@ class Sender:
     def require_home(self) -> None:
         """In a child that was forked this raises, like all that is asked of a sender there."""
 
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The only loop in which anybody may wait; raises in another."""
+        return require_loop(self._out.home)
+
     def delivered(self, first: int, messages: int, view: ViewId) -> bool:
         """The node delivered these messages in this configuration; False if they were not open."""
         return self._receipts.settle(first, messages, (view,))
@@ -122,9 +126,12 @@ class Confirmation(NamedTuple):
         """`regular` if all of them were delivered in regular configurations, else `transitional`."""
         return self.view.phase
 
+    def __str__(self) -> str:
+        return f"delivered in {' '.join(map(str, self.views))} ({self.phase})"
+
 
 class Receipt:
-    """The receipt of one `send` or `send_many`.
+    """The receipt of one `send` or `send_many`: of `count` messages, whose counters begin at `first`.
 
     `await receipt` returns a Confirmation when all its messages have been delivered at this node, with the guarantees of their
     service. It raises SendRefused if one of them was not sent, and InDoubt if the session was lost before the outcome was known.
@@ -150,6 +157,7 @@ class Receipt:
 
     @property
     def outcome(self) -> Outcome:
+        """What is known now: `pending`, `delivered`, `refused` or `in doubt`."""
         self._sender.require_home()
         return self._outcome
 
@@ -171,7 +179,7 @@ class Receipt:
 
     async def _wait(self) -> None:
         """Each waiter has its own future, so cancelling one does not disturb the others."""
-        future = asyncio.get_running_loop().create_future()
+        future = self._sender.loop().create_future()
         if self._waiting is None:
             self._waiting = []
         self._waiting.append(future)
@@ -182,9 +190,10 @@ class Receipt:
                 self._waiting.remove(future)
 
     def __repr__(self) -> str:
-        return (
-            "<Receipt of another process>" if is_inherited(self._sender) else f"<Receipt {self.id}+{self.count} {self._outcome}>"
-        )
+        if is_inherited(self._sender):
+            return "<Receipt of another process>"
+        last = f"..{self.first + self.count - 1}" if self.count > 1 else ""
+        return f"<Receipt {self.id}{last}: {self._outcome}>"
 
     # --- for the session --------------------------------------------------------------------------------------------
 
@@ -279,6 +288,30 @@ class Receipts:
 Transmit = Callable[[Sequence[ClientFrame]], None]
 
 
+def require_service(service: object) -> None:
+    if isinstance(service, Service):
+        return
+    name = service.upper() if isinstance(service, str) else ""
+    known = f"write transis.Service.{name}" if name in Service.__members__ else f"write one of {', '.join(map(repr, Service))}"
+    raise UsageError(
+        f"service = {service!r}: {known}. To name a group with the data, send by the session: session.send(to, data)"
+    )
+
+
+def require_loop(home: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    """The running loop, which must be `home` if that is given: futures of one loop never come to pass in another."""
+    try:
+        running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is None or running is not (home or running):
+        raise UsageError(
+            "this session lives in another event loop, and perhaps in another thread: use it in the loop in which it was opened "
+            "(from a thread by asyncio.run_coroutine_threadsafe), or take transis.blocking, whose sessions any thread may use"
+        )
+    return running
+
+
 def require_size(size: int) -> None:
     if size > MESSAGE_MAX:
         raise MessageTooLarge(f"the message has {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
@@ -302,9 +335,11 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 class SendBuffer:
     """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
-    def __init__(self, transmit: Transmit) -> None:
+    def __init__(self, transmit: Transmit, home: asyncio.AbstractEventLoop | None = None) -> None:
         self.credit: int = 0
         self.accepted: int = 0
+        self.home = home
+        """The only loop in which anything is sent."""
         self._transmit = transmit
         self._failure: Callable[[], TransisError] | None = None
         self._frames: list[ClientFrame] = []
@@ -363,12 +398,14 @@ class SendBuffer:
     # --- the buffer -------------------------------------------------------------------------------------------------
 
     def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
-        """Accept messages that fit one frame; returns the counter of the first."""
+        """Accept messages that fit one frame; returns the counter of the first. Nothing is accepted from another event loop."""
         assert self.credit > 0
         assert self._failure is None
+        self._plan_flush()
         size = sum(map(len, payloads))
         key = (address, service)
         if key != self._run_key or not self._fits(size, len(payloads)):
+            require_service(service)
             self._close_run()
             self._run_key = key
         self._run += payloads
@@ -376,7 +413,6 @@ class SendBuffer:
         self.credit -= size + MESSAGE_COST * len(payloads)
         first = self.accepted + 1
         self.accepted += len(payloads)
-        self._plan_flush()
         return first
 
     def _fits(self, size: int, count: int) -> bool:
@@ -392,19 +428,20 @@ class SendBuffer:
         """Queue a frame that needs no credit, behind what was accepted before it."""
         if self._failure is None:
             self._close_run()
-            self._frames.append(frame)
             self._plan_flush()
+            self._frames.append(frame)
 
     def post_anywhere(self, frame: ClientFrame) -> None:
         """Queue a frame that needs no credit and no place in the order: it does not end the run that is being filled."""
         if self._failure is None:
-            self._frames.append(frame)
             self._plan_flush()
+            self._frames.append(frame)
 
     def _plan_flush(self) -> None:
         if not self._flush_planned:
+            loop = require_loop(self.home)
             self._flush_planned = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            loop.call_soon(self.flush)
 
     def flush(self) -> None:
         self._flush_planned = False

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from transis.client.events import Codec, Position
 from transis.client.group import AddressBook, Destination, JoinedGroups, Joining, checkpoint_of, require_application_name
 from transis.client.link import CONNECT_SECONDS, Link
-from transis.client.sending import Receipt, SendBuffer, Sender
+from transis.client.sending import Receipt, SendBuffer, Sender, require_loop
 from transis.client.snapshot import Transfer
 from transis.client.state import StateTransfer
 from transis.client.stream import CreditClaim, MessageStream, StreamBuffer
@@ -72,6 +72,8 @@ ATTEMPTS: Final = 1 << 32
 
 
 class Session(Generic[T]):
+    """A session with a node: what `connect` yields. To everybody else it is one process, with an id of its own."""
+
     def __init__(self, link: Link, label: str, window: int, codec: Codec[T]) -> None:
         self.codec = codec
         self.cluster: str = ""
@@ -79,12 +81,13 @@ class Session(Generic[T]):
         self._label = label
         self.window: int = window
         self._process: ProcessId | None = None
-        self._out = SendBuffer(link.send)
+        self._out = SendBuffer(link.send, asyncio.get_running_loop())
         self._sending: Sender
         self._memberships: JoinedGroups
         self._transfers: dict[GroupId, StateTransfer] = {}
         self._followers = ConfigurationFollowers(self._out.post)
         self._private_buffer = StreamBuffer()
+        self._private_buffer.home = self._out.home
         self._private: MessageStream[T] | None = None
         self._owed = 0
         self._time = asyncio.get_running_loop().time
@@ -125,6 +128,7 @@ class Session(Generic[T]):
 
     async def close(self) -> None:
         """Leave all groups and disconnect. What was sent stays sent; open receipts are in doubt. Closing twice is harmless."""
+        require_loop(self._out.home)
         if not self._closing and self._failure is None:
             self._closing = True
             self._out.post(Bye())
@@ -178,17 +182,18 @@ class Session(Generic[T]):
     # --- groups -----------------------------------------------------------------------------------------------------
 
     def join(self, *names: str, state: Transfer | None = None, configurations: bool = False) -> Joining[T]:
-        """`async with session.join("orders") as group`. Several names make one stream over all of them.
+        """`async with session.join("orders") as group`. Several `names` make one stream over all of them.
 
-        With `configurations=True`, `everything()` also yields the node's configurations.
+        With `state`, this member gets the group's state from another one before its first message, and passes it on. With
+        `configurations=True`, `everything()` also yields the node's configurations.
         """
         self._require_open()
+        for name in names:
+            require_application_name(name)
         if not names or len(set(names)) < len(names):
             raise UsageError("join at least one name, and each once")
         if len(names) > ADDRESSED_GROUPS_MAX:
             raise UsageError(f"one stream may have at most {ADDRESSED_GROUPS_MAX} names, not {len(names)}: join in several calls")
-        for name in names:
-            require_application_name(name)
         if state is not None and len(names) > 1:
             raise UsageError("a group with state has one name, because its snapshot belongs to one place in one group")
         if state is not None and configurations:
@@ -209,19 +214,25 @@ class Session(Generic[T]):
         half of the window are dropped, and counted in `statistics`.
         """
         if self._private is None:
-            self._private = MessageStream(self._private_buffer, self.codec)
+            self._private = PrivateStream(self._private_buffer, self.codec, self.process)
         return self._private
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def send(self, to: Destination | Sequence[Destination], data: T, service: Service = Service.AGREED) -> Receipt:
-        """One multicast to groups by name and to processes; needs no membership. Waits for flow control, not for delivery."""
+        """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
+
+        Waits for flow control, not for delivery: that is what the receipt is for.
+        """
         return await self._send(self._addresses.look_up(to), data, service)
 
     async def send_many(
         self, to: Destination | Sequence[Destination], datas: Sequence[T], service: Service = Service.AGREED
     ) -> Receipt:
-        """Many messages with one receipt. If cancelled while waiting, some of the first messages may have been sent."""
+        """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`.
+
+        If it is cancelled while it waits, some of the first messages may have been sent.
+        """
         return await self._send_many(self._addresses.look_up(to), datas, service)
 
     async def _send(self, address: bytes, data: T, service: Service) -> Receipt:
@@ -230,6 +241,8 @@ class Session(Generic[T]):
 
     async def _send_many(self, address: bytes, datas: Sequence[T], service: Service) -> Receipt:
         self._require_open()
+        if isinstance(datas, bytes | bytearray | str):
+            raise UsageError("send_many takes several messages, as in send_many(to, [one, another]): for one there is send")
         return await self._sending.send_many(address, list(map(self.codec.encode, datas)), service)
 
     def _require_open(self) -> None:
@@ -238,10 +251,10 @@ class Session(Generic[T]):
 
     # --- for state transfer -----------------------------------------------------------------------------------------
 
-    def next_attempts(self) -> int:
+    def _next_attempts(self) -> int:
         return next(self._numbers) * ATTEMPTS
 
-    async def say(self, address: bytes, payload: bytes) -> Receipt:
+    async def _say(self, address: bytes, payload: bytes) -> Receipt:
         self._require_open()
         return await self._sending.send(address, payload, Service.AGREED)
 
@@ -361,6 +374,17 @@ class Session(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Session {self._process} with {self._link.peer}{' (over)' if self.closed else ''}>"
+
+
+class PrivateStream(MessageStream[T]):
+    """The messages to one process by its private name."""
+
+    def __init__(self, buffer: StreamBuffer, codec: Codec[T], process: ProcessId) -> None:
+        super().__init__(buffer, codec)
+        self._process = process
+
+    def __repr__(self) -> str:
+        return f"<Stream of private messages to {self._process}>"
 
 
 _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {

@@ -85,7 +85,7 @@ class StateTransfer:
         self._reached = HolderTable()
         self._to_reach: deque[Reached] = deque()
         self._open_requests: dict[ProcessId, int] = {}
-        self._acquisition: Acquisition | None = Acquisition(self._me, False, session.next_attempts())
+        self._acquisition: Acquisition | None = Acquisition(self._me, False, session._next_attempts())
         self._has_state = False
         self._keeping = False
         self._beginnings = 0
@@ -290,7 +290,7 @@ class StateTransfer:
         if self._acquisition is not None:
             raise UsageError(f"the state of {self.name!r} is already being loaded")
         self._has_state = self._buffer.held = True
-        self._acquisition = Acquisition(self._me, True, self._session.next_attempts())
+        self._acquisition = Acquisition(self._me, True, self._session._next_attempts())
         self._perform(self._acquisition.ask())
         try:
             return await self.acquire()
@@ -382,11 +382,11 @@ class TransferSession(Protocol):
     @property
     def process(self) -> ProcessId: ...
 
-    def next_attempts(self) -> int:
+    def _next_attempts(self) -> int:
         """A number above all attempts this process has made so far, with room for many more."""
         ...
 
-    async def say(self, address: bytes, payload: bytes) -> object:
+    async def _say(self, address: bytes, payload: bytes) -> object:
         """Send an agreed message; waits for credit."""
         ...
 
@@ -412,13 +412,13 @@ class TransferSender:
 
     def send_now(self, process: ProcessId, message: PrivateMessage) -> Awaitable[object]:
         """Bypass the queue, for callers that can wait for credit."""
-        return self._session.say(encode_address(transfer_address(process)), encode_transfer(message))
+        return self._session._say(encode_address(transfer_address(process)), encode_transfer(message))
 
     async def _drain(self) -> None:
         try:
             while True:
                 address, message = await self._queue.get()
-                await self._session.say(address, encode_transfer(message))
+                await self._session._say(address, encode_transfer(message))
         except (SessionLost, UsageError):
             pass  # The session is over, and nothing more can be sent in it.
 

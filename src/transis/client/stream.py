@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Final, Generic, NamedTuple, TypeVar
 
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, View
+from transis.client.sending import require_loop
 from transis.process.fork import stays_here
 from transis.sessions.frames import NODE_FRAMES, FrameReader, Left, Stream, StreamFrame, encode_frame
 from transis.types.errors import InternalError, JoinRefused, Rejection, TransisError, UsageError
@@ -30,9 +31,9 @@ T = TypeVar("T")
 
 
 class MessageStream(Generic[T]):
-    """Messages one by one, or whole frames; of groups and of the private name alike. `passed` is where the iteration stands."""
+    """Messages one by one, or whole frames; of groups and of the private name alike. `_passed` is where the iteration stands."""
 
-    passed: Passed | None = None
+    _passed: Passed | None = None
 
     def __init__(self, buffer: StreamBuffer, codec: Codec[T]) -> None:
         self._buffer = buffer
@@ -65,18 +66,20 @@ class MessageStream(Generic[T]):
         return _Everything(self)
 
     async def next_batch(self) -> Batch[T] | View:
+        """The next of what `batches()` yields."""
         while isinstance(event := await self.next_of_all(), Configuration):
             pass
         return event
 
     async def next_of_all(self) -> Batch[T] | View | Configuration:
+        """The next of what `everything()` yields."""
         current, self._current = self._current, None
         if current is not None and self._rank < len(current):
             return current.after(self._rank)
         return await self._next_event()
 
     @property
-    def is_ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether the next event would come without waiting and, as far as can be seen, without an error."""
         entry = self._buffer.peek()
         return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
@@ -187,6 +190,8 @@ class StreamBuffer:
         self._ended = False
         self._failure: Callable[[], TransisError] | None = None
         self._waiting: asyncio.Future[None] | None = None
+        self.home: asyncio.AbstractEventLoop | None = None
+        """The only loop in which anybody may wait, once that is known."""
 
     # --- the session's side -----------------------------------------------------------------------------------------
 
@@ -302,7 +307,7 @@ class StreamBuffer:
         """Wait until an entry comes, the stream ends, or somebody calls `wake`. A cancelled wait loses nothing."""
         if self._waiting is not None:
             raise UsageError("another task is iterating over this stream: a stream has one reader at a time")
-        self._waiting = asyncio.get_running_loop().create_future()
+        self._waiting = require_loop(self.home).create_future()
         try:
             await self._waiting
         finally:

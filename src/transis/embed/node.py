@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from transis.client.connection import WINDOW, Connection
+from transis.client.contexts import UnenteredAsync
 from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.embed.process import ChildNode
@@ -33,8 +34,13 @@ from transis.types.views import View
 T = TypeVar("T")
 
 
-class Node:
-    """A node of the cluster inside this program. It takes a name and NodeArguments, which docs/embedding.md explains."""
+class Node(UnenteredAsync):
+    """A node of the cluster inside this program. It takes a `name`, and settings as `arguments` (docs/embedding.md)."""
+
+    _remedy = (
+        "write `async with transis.Node(...) as node, node.connect() as session, session.join(...) as group:`; "
+        "programs without an event loop have transis.blocking.Node"
+    )
 
     def __init__(self, name: str, **arguments: Unpack[NodeArguments]) -> None:
         settings = settings_of(name, **arguments)
@@ -47,6 +53,7 @@ class Node:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def open(self) -> Node:
+        """Start the node and wait for its first view, for a program that cannot use `async with`."""
         if self._was_entered:
             raise UsageError("a Node cannot be started again: make a new one")
         self._was_entered = True
@@ -86,7 +93,10 @@ class Node:
     @overload
     def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
     def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
-        """Like `transis.connect`, with this node. To the others, each session is a process of its own."""
+        """Like `transis.connect`, with this node. To the others, each session is a process of its own.
+
+        `label` is shown in the node's status, `window` is how many bytes may wait here, `codec` turns values into bytes and back.
+        """
         return Connection(self._link, label, window, codec if codec is not None else Raw())
 
     async def _link(self) -> Link:
@@ -97,6 +107,7 @@ class Node:
 
     @property
     def id(self) -> NodeId:
+        """Its name, which life of that name it is, and a random number."""
         self._require_start()
         assert self._id is not None
         return self._id
@@ -107,6 +118,7 @@ class Node:
         return self._running.view
 
     async def statistics(self) -> StatisticsDict:
+        """Figures of the node, by name."""
         self._require_start()
         return await self._running.statistics()
 
@@ -119,4 +131,4 @@ class Node:
 
 
 def not_started() -> UsageError:
-    return UsageError("the node is not running: enter it with `with`, or call open")
+    return UsageError("the node is not running: write `async with transis.Node(...) as node:`, or `await node.open()`")

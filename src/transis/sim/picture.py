@@ -174,7 +174,7 @@ def _band(lane: int, node: NodeId, view: View, start: Moment, end: Moment) -> Ba
         start=start,
         end=end,
         names=(show_view(view), f"{name} {len(view.members)} nodes", name),
-        details=(view.cause.told(show_node), view.cause.what) if is_regular else (),
+        details=(view.cause.in_words(show_node), view.cause.what) if is_regular else (),
         tip="\n".join(tip),
     )
 

@@ -94,7 +94,7 @@ def causes(cluster: SimulatedCluster) -> str:
     for life in cluster.lives():
         views = [event.view for event in life.recorder.events if isinstance(event, Conf) and event.view.id.is_regular]
         for view in views[1:]:
-            lines[f"{show_view_id(view.id)}{{{','.join(map(show_node, view.nodes))}}}: {view.cause.told(show_node)}"] = None
+            lines[f"{show_view_id(view.id)}{{{','.join(map(show_node, view.nodes))}}}: {view.cause.in_words(show_node)}"] = None
     return "\n".join(sorted(lines, key=_by_number))
 
 

@@ -87,7 +87,7 @@ def event_words(node: NodeId, event: Event) -> str:
             where = f"in {show_view_id(delivery.conf)} at place {delivery.place.seq} of {show_view_id(delivery.regular)}"
             return f"delivered {run} ({delivery.service.name.lower()}) {where}"
         case Conf(view=view):
-            return f"installed {show_view(view)}: {view.cause.told(show_node)}"
+            return f"installed {show_view(view)}: {view.cause.in_words(show_node)}"
         case End(how=how):
             return f"ended: {how}"
         case Fault(what=what):
@@ -333,7 +333,7 @@ def _view_rows(history: History) -> Iterator[tuple[int, Text]]:
             missing = [show_node(node) for node in view.nodes if node not in installed.at]
             where = f", not installed by {' '.join(missing)}" if missing else ""
             count = counted(delivered[view.id], "message")
-            yield installed.first_us, Text(f"{show_view(view)}{where}: {view.cause.told(show_node)}; {count}")
+            yield installed.first_us, Text(f"{show_view(view)}{where}: {view.cause.in_words(show_node)}; {count}")
 
 
 # --- views ----------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def _installed_table(views: Sequence[Installed]) -> Table | Text:
     for installed in views:
         kind = "regular" if installed.view.id.is_regular else "transitional"
         nodes = " ".join(map(show_node, installed.at))
-        cause = installed.view.cause.told(show_node) if installed.view.id.is_regular else ""
+        cause = installed.view.cause.in_words(show_node) if installed.view.id.is_regular else ""
         table.add_row(clock(installed.first_us), show_view(installed.view), Text(kind, style="dim"), nodes, cause)
     return table
 

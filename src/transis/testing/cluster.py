@@ -76,7 +76,7 @@ class Cluster(Simulation):
     @overload
     def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
     def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
-        """As `transis.connect`, to the node of this name."""
+        """As `transis.connect`, to the node of this name: its `label`, `window` and `codec` mean the same."""
         self._host(name)
 
         async def make_link() -> Link:
@@ -97,7 +97,7 @@ class Cluster(Simulation):
         return SimulatedLink(self._world, self._loop, life.sessions)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in virtual time and return its result."""
+        """Run a `coroutine` in virtual time and return its result."""
         if self._loop.is_running():
             coroutine.close()
             raise UsageError("a coroutine runs already: await this one there, or make a task of it")
@@ -106,7 +106,7 @@ class Cluster(Simulation):
     # --- time -------------------------------------------------------------------------------------------------------
 
     def run_for(self, seconds: float) -> Awaitable[None]:
-        """Let virtual time pass."""
+        """Let so many `seconds` of virtual time pass."""
         return self._do(asyncio.sleep(seconds))
 
     def settle(self, within: float | None = None) -> Awaitable[None]:
@@ -217,7 +217,7 @@ class Clusters:
         return made
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the virtual time of all clusters and return its result."""
+        """Run a `coroutine` in the virtual time of all clusters and return its result."""
         return self._loop.run_until_complete(coroutine)
 
     def story(self) -> str:
@@ -233,6 +233,7 @@ class Clusters:
             self._failures.append(failure)
 
     def close(self) -> None:
+        """End time in all clusters, and check each of their runs."""
         try:
             self._loop.finish()
             for made in self._made:

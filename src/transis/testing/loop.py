@@ -228,7 +228,7 @@ def _place_of(task: Task[Any]) -> str:
 def _refusal(name: str, what: str) -> str:
     return (
         f"loop.{name} is refused: this loop runs in virtual time and has no {what}, so that the same seed always does the same. "
-        f"Reach nodes by `cluster.connect(name)`, and give a test double to code that needs the outside"
+        f"Write `cluster.connect(name)` for `transis.connect()`, and give a test double to code that needs the outside"
     )
 
 

@@ -158,7 +158,7 @@ class Simulation:
     # --- doings -----------------------------------------------------------------------------------------------------
 
     def partition(self, *components: Sequence[str]) -> None:
-        """Only nodes of one component hear each other; nodes that are not named are together in one more."""
+        """Only nodes of one of the `components` hear each other; nodes that are not named are together in one more."""
         named = [self._host(name).address for component in components for name in component]
         if len(set(named)) < len(named):
             raise UsageError(f"a node is in two components: {components}")
@@ -196,15 +196,16 @@ class Simulation:
         self._strike(PauseNode(name))
 
     def resume(self, name: str) -> None:
+        """A node that stands still goes on."""
         self._life(name)
         self._strike(ResumeNode(name))
 
     def lossy(self, rate: float) -> None:
-        """This share of all datagrams is lost from now on: 0.1 is one in ten, 0 ends it."""
+        """The share `rate` of all datagrams is lost from now on: 0.1 is one in ten, 0 ends it."""
         self.weather("loss", rate)
 
     def weather(self, what: str, rate: float) -> None:
-        """A rate of the whole network from 0 to 1: loss, burst, duplicate, reorder, junk or replay."""
+        """How the network is: `what` (loss, burst, duplicate, corrupt, reorder, junk or replay), at a `rate` from 0 to 1."""
         if what not in WEATHERS or not 0 <= rate <= 1:
             raise UsageError(f"{what!r} at {rate}: possible are {', '.join(WEATHERS)}, at rates from 0 to 1")
         self._strike(Weather(what, round(rate * 1000)))
@@ -230,6 +231,7 @@ class Simulation:
 
     @property
     def alive(self) -> tuple[str, ...]:
+        """The names of the nodes that run."""
         return tuple(name for name, host in self._world.hosts.items() if host.life is not None)
 
     def members(self, name: str) -> tuple[str, ...]:

@@ -26,9 +26,9 @@ class Cause(NamedTuple):
     timer: str = ""
 
     def __str__(self) -> str:
-        return self.told(str)
+        return self.in_words(str)
 
-    def told(self, name: Callable[[NodeId], str]) -> str:
+    def in_words(self, name: Callable[[NodeId], str]) -> str:
         """In plain words, which leave out nothing: different causes read differently. `name` makes a word of a node."""
         what, doubt, doubts = self.what.partition("; ")
         words, usual = _SAYINGS.get(what, (what, ""))
