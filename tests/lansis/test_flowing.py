@@ -12,8 +12,7 @@ import pytest
 from tests.engine.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from tests.lansis.hand import PULSE, Table, config, is_flushed
 from transis.lansis.engine import LansisEngine
-from transis.lansis.packets import Joining, Statement, encode_acks
-from transis.lansis.sending import BurstMark, mark_of, round_of
+from transis.lansis.packets import BurstMark, Joining, Statement, encode_acks, mark_of, round_of
 from transis.lansis.states import AGREEING, State
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service

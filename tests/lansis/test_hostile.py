@@ -18,8 +18,21 @@ from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.dag import TIMESTAMP_ROOM
 from transis.lansis.detector import BROKEN
 from transis.lansis.engine import LansisEngine
-from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
-from transis.lansis.sending import NUMBER_MAX, BurstMark, flow_tag, round_of
+from transis.lansis.packets import (
+    NUMBER_MAX,
+    Alive,
+    Attempt,
+    BurstMark,
+    Faults,
+    Flushed,
+    Joining,
+    Nack,
+    Query,
+    Statement,
+    encode_acks,
+    round_of,
+)
+from transis.lansis.sending import flow_tag
 from transis.lansis.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.hand import Verdict, both
 from tests.lansis.hand import PULSE, Table, is_flushed, is_statement
 from tests.lansis.test_flowing import CALM_US, SMALL, TEXTS, finish, marked
-from transis.lansis.sending import BurstMark
+from transis.lansis.packets import BurstMark
 from transis.lansis.states import State
 from transis.types.config import Window
 from transis.types.ids import Service

@@ -250,7 +250,7 @@ class LansisEngine(EngineBase[LansisCore]):
                 self._handle(Event.QUERY, packet)
 
     def _on_burst(self, burst: Burst) -> None:
-        """In mode `transis` bursts carry more than data of a view (marks: sending.py)."""
+        """In mode `transis` bursts carry more than data of a view (marks: packets.py)."""
         if self._flow is None or self._control is None:
             self._on_data(burst)
         elif not self._flow.is_flow(burst):

@@ -7,12 +7,19 @@ encoding must be canonical, even more than on the ring.
 
 Acknowledgements ride on data (lansis-1992 3.1): every burst begins with them. ALIVE is the "I am alive" of transis-design-1995
 section 3: unnumbered, never acknowledged or stored, harmless when lost or old.
+
+Marks. In mode `transis` the two highest bits of the header's `round`, which Lansis does not need otherwise, say what a burst is
+if it is not data; the other bits are a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload that is
+sent while views change: it belongs to no view, is numbered by its sender throughout its life, and carries a tag of its sender's
+own. A *claim* is the first datagram of a burst in a view: the datagrams after it are the flow with that number, so a member that
+has the flow has the burst.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
@@ -21,7 +28,7 @@ from transis.types.errors import Rejection
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.limits import MEMBERS_MAX
 from transis.types.views import Cause
-from transis.wire.burst import COUNTER_MAX
+from transis.wire.burst import COUNTER_MAX, DataHeader
 from transis.wire.control import (
     CauseLayout,
     ControlPacket,
@@ -415,3 +422,28 @@ class Alive(_Alive, ControlPacket, kind=KIND_ALIVE):
         return encode_alive(self)[1:]
 
     read = staticmethod(decode_alive)
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+NUMBER_BITS: Final = 30
+NUMBER_MAX: Final = (1 << NUMBER_BITS) - 1
+
+
+class BurstMark(IntEnum):
+    DATA = 0
+    STATEMENT = 1
+    FLOW = 2
+    CLAIM = 3
+
+
+def mark_of(header: DataHeader) -> BurstMark:
+    return BurstMark(header.round >> NUMBER_BITS)
+
+
+def round_of(mark: BurstMark, number: int = 0) -> int:
+    return mark << NUMBER_BITS | number
+
+
+def number_of(header: DataHeader) -> int:
+    return header.round & NUMBER_MAX

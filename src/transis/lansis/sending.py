@@ -3,59 +3,30 @@
 A burst begins with all its sender's acknowledgements and requests, so these cost no packets of their own while there is data
 (lansis-1992 3.1). It is stamped, multicast, and put into its sender's own DAG in one step. Under ToTo an *ack burst*, which
 carries nothing else, is the vote of a member that has nothing to send. It waits for no window (L8).
-
-Marks. In mode `transis` the two highest bits of the header's `round`, which Lansis does not need otherwise, say what a burst is
-if it is not data; the other bits are a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload that is
-sent while views change: it belongs to no view, is numbered by its sender throughout its life, and carries a tag of its sender's
-own. A *claim* is the first datagram of a burst in a view: the datagrams after it are the flow with that number, so a member that
-has the flow has the burst.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from transis.engine.core import Stamp, multicast, originate
 from transis.lansis import window
 from transis.lansis.alive import Heartbeat
 from transis.lansis.dag import order_key, place_seq
-from transis.lansis.packets import encode_acks
+from transis.lansis.packets import BurstMark, encode_acks, round_of
 from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event, Trap
 from transis.lansis.view import Flow, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.outputs import NEVER, Lane
-from transis.wire.burst import COUNTER_MAX, DataHeader, body_max
+from transis.wire.burst import COUNTER_MAX, body_max
 from transis.wire.items import Filled, FilledDatagram, VisitWriter
 
 if TYPE_CHECKING:
     from transis.lansis.engine import LansisParts
 
-# --- marks ------------------------------------------------------------------------------------------------------------
-
-NUMBER_BITS: Final = 30
-NUMBER_MAX: Final = (1 << NUMBER_BITS) - 1
-
-
-class BurstMark(IntEnum):
-    DATA = 0
-    STATEMENT = 1
-    FLOW = 2
-    CLAIM = 3
-
-
-def mark_of(header: DataHeader) -> BurstMark:
-    return BurstMark(header.round >> NUMBER_BITS)
-
-
-def round_of(mark: BurstMark, number: int = 0) -> int:
-    return mark << NUMBER_BITS | number
-
-
-def number_of(header: DataHeader) -> int:
-    return header.round & NUMBER_MAX
+# --- flows ------------------------------------------------------------------------------------------------------------
 
 
 def flow_tag(node: NodeId) -> RingTag:

@@ -1,6 +1,6 @@
 """Mode `transis`: messages flow while views change, and JOIN and FA are nodes of the DAG (transis-1992, membership-1992 4).
 
-Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: sending.py), and every node
+Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: packets.py), and every node
 that may be in that view keeps them, strangers included. Their sender claims them later, in the view that ends or in the next: a
 claim is a burst of that view of which only the first datagram is sent, and a member that has the flow completes the burst from
 it. A member that lacks part of the flow lacks datagrams of the view, and asks for them as for any others. So what flowed is
@@ -37,9 +37,21 @@ from transis.engine.core import Stamp, originate
 from transis.lansis.dag import TIMESTAMP_ROOM, DagNode
 from transis.lansis.delivery import DagDelivery
 from transis.lansis.membership import MembershipChange
-from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
+from transis.lansis.packets import (
+    NUMBER_MAX,
+    Acks,
+    BurstMark,
+    Faults,
+    Joining,
+    Statement,
+    decode_acks,
+    encode_acks,
+    mark_of,
+    number_of,
+    round_of,
+)  # fmt: skip
 from transis.lansis.receiving import Receiver
-from transis.lansis.sending import NUMBER_MAX, BurstMark, BurstSender, flow_tag, mark_of, number_of, round_of
+from transis.lansis.sending import BurstSender, flow_tag
 from transis.lansis.states import AGREEING
 from transis.lansis.view import Flow, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
