@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from tests.guarantees.mutants import GROUP_MUTANTS
+from tests.guarantees.histories_of_fences import of_lansis
+from tests.guarantees.mutants import FENCE_MUTANTS, GROUP_MUTANTS
 from tests.guarantees.wounds import wounded
 from transis.sim.run import simulate
 from transis.trace.events import (
@@ -89,6 +90,9 @@ def histories() -> Iterator[tuple[str, History]]:
         yield f"good-{seed}", recorded(seed)
     for mutant in GROUP_MUTANTS:
         yield mutant.name, wounded(mutant, recorded, SEEDS, 1)[0]
+    yield "good on lansis", of_lansis(0)
+    for mutant in FENCE_MUTANTS:
+        yield mutant.name, wounded(mutant, of_lansis, (0,), 1)[0]
     yield "replicas that agree", in_one_state(wounded(MUTANTS["replicas_part"], recorded, SEEDS, 1)[0])
     for share in (0.4, 0.7, 1.0):
         yield f"open-{share}", cut_short(recorded(5), share)

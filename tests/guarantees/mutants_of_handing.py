@@ -13,11 +13,13 @@ from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
 from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.group_order import Stretch, stretches
-from transis.trace.events import ClientDelivery, ClientLife, Delivery, HandedRuns
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, Event, GroupConf, HandedRuns, Sent
 from transis.types.ids import NodeId, ProcessId, Service
-from transis.types.views import GroupId, GroupViewId
+from transis.types.views import AT_CONFIGURATION, GroupId, GroupViewId
 
 HANDING = Kit()
+FENCES = Kit()
+"""Of histories in which causal messages are not in the total order."""
 
 
 class Handing(NamedTuple):
@@ -182,3 +184,91 @@ def _outsiders(draft: Draft, handing: Handing) -> list[int]:
         if isinstance(event, ClientLife):
             connected = connected | {event.process} if event.connected else connected - {event.process}
     return sorted(connected.difference(*(handed.processes for handed in handing.event.handed)))
+
+
+# Causal messages and joins.
+
+
+class Beside(NamedTuple):
+    """A causal message right before or behind a view for a join or leave, with all that one node says of it."""
+
+    node: NodeId
+    message: list[Event]
+    view: GroupConf
+
+
+@FENCES.breaks("group_virtual_synchrony")
+def causal_behind_a_join(draft: Draft, rng: Random) -> bool:
+    """At one node a causal message that came right before a join or leave comes behind it."""
+
+    def act(target: Beside) -> None:
+        _cut_all(draft, target)
+        draft.put_after(target.node, target.view, *target.message)
+
+    return strike(rng, [target for target in _causal_beside_views(draft, -1) if _shows(draft, target)], act)
+
+
+@FENCES.breaks("group_virtual_synchrony")
+def causal_before_a_join(draft: Draft, rng: Random) -> bool:
+    """At one node a causal message that came right behind a join or leave comes before it."""
+
+    def act(target: Beside) -> None:
+        _cut_all(draft, target)
+        draft.put_before(target.node, target.view, *target.message)
+
+    return strike(rng, [target for target in _causal_beside_views(draft, 1) if _shows(draft, target)], act)
+
+
+def _cut_all(draft: Draft, target: Beside) -> None:
+    for event in target.message:
+        draft.cut(target.node, event)
+
+
+def _causal_beside_views(draft: Draft, step: int) -> Iterator[Beside]:
+    """Before (-1) or behind (1) views that make no difference to processes of the node itself."""
+    for life in draft.alive:
+        events = draft.traces[life.node]
+        for place, view in enumerate(events):
+            if isinstance(view, GroupConf) and view.view.id.place != AT_CONFIGURATION:
+                changed = (*view.view.joined, *view.view.left)
+                message = _causal_at(events, place, step)
+                if message and all(process.node != life.node for process in changed):
+                    yield Beside(life.node, message, view)
+
+
+def _causal_at(events: list[Event], place: int, step: int) -> list[Event]:
+    """The pieces of a causal run that stands next, and the event that hands it over; nothing if something else comes first."""
+    found: list[Event] = []
+    at = place + step
+    while 0 <= at < len(events) and not isinstance(events[at], GroupConf | Conf | ClientLeft | ClientLife | Sent):
+        event = events[at]
+        if isinstance(event, Delivery) and event.service is not Service.BASIC:
+            if event.service is not Service.CAUSAL or _run_of(found) not in (0, event.lseq):
+                break
+            found.append(event)
+        elif isinstance(event, ClientDelivery):
+            if any(isinstance(other, ClientDelivery) for other in found):
+                break
+            found.append(event)
+        at += step
+    message = found[::step]
+    handing = message[-1] if message else None
+    if not isinstance(handing, ClientDelivery) or handing.waited:
+        return []
+    return message if {lseq for one in handing.handed for lseq in one.runs} == {_run_of(message)} else []
+
+
+def _run_of(found: list[Event]) -> int:
+    return next((event.lseq for event in found if isinstance(event, Delivery)), 0)
+
+
+def _shows(draft: Draft, target: Beside) -> bool:
+    """Did processes of this node and of another go the same way into this view, or out of it, both with the message?"""
+    runs = [event for event in target.message if isinstance(event, Delivery)]
+    codes = {code for run in runs for code in draft.index.codes(run.process, run.first, run.count)}
+    nodes: dict[tuple[GroupViewId, GroupViewId], set[NodeId]] = {}
+    for stretch in _shared_stretches(draft):
+        way = (stretch.start.view.id, stretch.end.view.id)
+        if stretch.group == target.view.view.group and target.view.view.id in way and codes <= stretch.apart:
+            nodes.setdefault(way, set()).add(stretch.client.node)
+    return any({target.node} < company for company in nodes.values())

@@ -4,7 +4,8 @@ from functools import cache
 
 import pytest
 
-from tests.guarantees.mutants import GROUP_MUTANTS, Mutant
+from tests.guarantees.histories_of_fences import of_lansis
+from tests.guarantees.mutants import FENCE_MUTANTS, GROUP_MUTANTS, Mutant
 from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.audit.guarantees import check
 from transis.sim.run import simulate
@@ -27,3 +28,12 @@ def test_a_mutant_breaks_its_set_and_nothing_else(mutant: Mutant) -> None:
 def test_the_histories_themselves_hold() -> None:
     for seed in SEEDS:
         assert check(recorded(seed)).broken == ()
+
+
+@pytest.mark.parametrize("mutant", FENCE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_of_causal_messages_breaks_its_set_and_nothing_else(mutant: Mutant) -> None:
+    assert_breaks_its_set_and_nothing_else(mutant, wounded(mutant, of_lansis, (0, 7), STRIKES))
+
+
+def test_the_histories_of_lansis_hold() -> None:
+    assert check(of_lansis(0)).broken == check(of_lansis(7)).broken == ()

@@ -69,13 +69,13 @@ class Seat:
         while (due := self.core.timers.take_due(now)) is not None:
             self._timers[due[0]]()
 
-    def submit(self, now: int, service: Service, *texts: str) -> None:
+    def submit(self, now: int, service: Service, *texts: str, lane: Lane = Lane.APPLICATION) -> None:
         self.core.now = now
-        run = OutboundRun(0, b"", service, self.counter + 1, [text.encode() for text in texts])
+        run = OutboundRun(lane.value, b"", service, self.counter + 1, [text.encode() for text in texts])
         for text in texts:
             self.counter += 1
             self._texts[self.counter] = text
-        assert self.core.outbox.submit(Lane.APPLICATION, run, None) == len(texts)
+        assert self.core.outbox.submit(lane, run, None) == len(texts)
         self.operational.submitted()
 
     def take(self, now: int, packet: Packet) -> None:
@@ -153,8 +153,8 @@ class Fixed:
     def __getitem__(self, name: str) -> Seat:
         return self.seats[name]
 
-    def submit(self, name: str, service: Service, *texts: str) -> None:
-        self.seats[name].submit(self.now, service, *texts)
+    def submit(self, name: str, service: Service, *texts: str, lane: Lane = Lane.APPLICATION) -> None:
+        self.seats[name].submit(self.now, service, *texts, lane=lane)
         self.carry(self.seats[name])
 
     def run(self, for_us: int) -> None:

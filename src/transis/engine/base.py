@@ -7,7 +7,9 @@ carried out.
 1. A table says which handler runs for an event in a state. Nothing else decides that.
 2. A handler is a method of one of the engine's parts. The table names it, and the engine binds it to the part that it has.
 3. Every pair of state and event is in the table; one that does nothing says IGNORED. A missing pair is refused at construction.
-4. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away (D29).
+4. What travels on the control lane is in one order with all messages but basic ones: a causal one comes before it at all members
+   that go on together, or behind it at all. On the ring everything is in one order; Lansis has fences (lansis/orders.py).
+5. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away (D29).
 """
 
 from __future__ import annotations

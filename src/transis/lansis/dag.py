@@ -24,7 +24,7 @@ from operator import le
 from typing import Final
 
 from transis.engine.core import DatagramStore
-from transis.lansis.packets import Acks, Nack, decode_acks
+from transis.lansis.packets import FENCE, Acks, Nack, decode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import DATA_HEADER_SIZE, Burst
@@ -60,7 +60,7 @@ def place_seq(key: int, index: int) -> int:
 class DagNode:
     """One burst in the DAG. Immutable but for `delivered`."""
 
-    __slots__ = ("delivered", "dep", "first", "key", "klass", "last", "past", "pieces", "rank", "size", "ts")
+    __slots__ = ("delivered", "dep", "first", "is_fence", "key", "klass", "last", "past", "pieces", "rank", "size", "ts")
 
     def __init__(self, base: int, rank: int, pieces: tuple[Burst, ...], dep: int, past: list[int]) -> None:
         header = pieces[0].header
@@ -68,6 +68,7 @@ class DagNode:
         self.first = pieces[0].first_seq
         self.last = pieces[-1].last_seq
         self.klass = header.klass
+        self.is_fence = header.round == FENCE and header.klass >= DatagramClass.ORDERED
         self.ts = header.timestamp
         self.key = order_key(header.timestamp - base, rank)
         self.dep = dep

@@ -3,7 +3,8 @@
 1. Basic: once, on receipt, whether or not something before it is missing. A basic burst is a node of the DAG like any other, so
    it is acknowledged, and sent again when it was lost; but it is in no queue.
 2. Safe: agreed, and every member of the view is known to have it. A safe message that may not be delivered yet holds up all
-   behind it: there is one order.
+   behind it: there is one order. So does a fence (orders.py), which moreover leaves no causal message behind that belongs before
+   it.
 3. From my first statement about the next view on, only basic messages are delivered. The rest is delivered with the installation
    (`finish`), when all members that go on together know what they have. In mode `transis` delivery goes on in steps, each of
    which ends with a newer statement (`go_on`).
@@ -32,11 +33,14 @@ def basic_messages(fresh: Sequence[Burst]) -> list[Burst]:
     return [part.slice(part.last_seq, part.last_seq) for part in fresh if part.klass is DatagramClass.BASIC and part.ends_visit]
 
 
-# --- safe -------------------------------------------------------------------------------------------------------------
+# --- safe and fences --------------------------------------------------------------------------------------------------
 
 
-def safe_may_leave(node: DagNode, stability: Stability) -> bool:
-    """May the head of the order be delivered? Not if it is safe and not yet stable."""
+def may_leave(node: DagNode, stability: Stability) -> bool:
+    """May the head of the order be delivered? Not if it is safe or a fence and not yet stable, and not if it is a fence and
+    something that belongs before it may still come."""
+    if node.is_fence:
+        return stability.is_stable(node) and stability.all_else_follows(node)
     return node.klass is not DatagramClass.SAFE or stability.is_stable(node)
 
 
@@ -114,7 +118,7 @@ class DagDelivery:
         """The head of the order, if it may leave in the regular view."""
         view = self._core.view
         head = view.order.next()
-        return head if head is not None and safe_may_leave(head, view.stability) else None
+        return head if head is not None and may_leave(head, view.stability) else None
 
     def finish(self, pre: Sequence[int], upto: int | None, phase: Phase) -> None:
         """The view ends: deliver what is left of `pre`, up to a frontier that some member reached, or all of it."""

@@ -12,6 +12,12 @@ messages included. A causal node waits until (1) delivery has reached its `dep`,
 delivered, and (2) its sender's last ordered burst before it is delivered, which keeps FIFO across services. Causes that are
 causal messages need no list of their own: they have lower keys, and the `dep` that they wait for is no higher, so they leave
 first.
+
+Fences (transis-design-1995 2.3; P15). An ordered burst with anything of the control lane is a *fence*: a causal message is
+behind it if it follows it in the DAG or waits for something ordered behind it, and otherwise before it. The DAG is the same
+for all, so the side is the same for all. (1) A causal node that follows a fence waits for it. (2) A fence leaves when all
+members are known to have it, and all that is not in my DAG yet will follow it (stability.py). Whatever belongs before the
+fence is then here and may leave: the delivery loop takes causal nodes first.
 """
 
 from __future__ import annotations
@@ -119,24 +125,35 @@ class WaitingNodes:
     def __init__(self, members: int) -> None:
         self._ordered: list[DagNode | None] = [None] * members
         """Each member's last ordered node."""
-        self._behind: dict[int, list[DagNode]] = {}
-        """Key of an ordered node: causal nodes of its sender that wait for it."""
+        self._fences: list[DagNode] = []
+        """Fences that have not left."""
+        self._behind: dict[int, list[tuple[DagNode, list[DagNode]]]] = {}
+        """Key of an ordered node: causal nodes that wait for it, each with all ordered ones that it waits for."""
         self._by_dep: list[tuple[int, int, DagNode]] = []
 
     def inserted(self, node: DagNode) -> None:
         if node.is_ordered:
             self._ordered[node.rank] = node
+            if node.is_fence and not node.delivered:
+                self._fences.append(node)
         elif node.klass is DatagramClass.CAUSAL:
             before = self._ordered[node.rank]
-            if before is None or before.delivered:
-                heappush(self._by_dep, (node.dep, node.key, node))
-            else:
-                self._behind.setdefault(before.key, []).append(node)
+            awaited = [] if before is None else [before]
+            self._wait(node, awaited + [fence for fence in self._fences if node.follows(fence)])
+
+    def _wait(self, node: DagNode, awaited: list[DagNode]) -> None:
+        for ordered in awaited:
+            if not ordered.delivered:
+                self._behind.setdefault(ordered.key, []).append((node, awaited))
+                return
+        heappush(self._by_dep, (node.dep, node.key, node))
 
     def delivered(self, ordered: DagNode) -> None:
         """An ordered node left."""
-        for node in self._behind.pop(ordered.key, ()):
-            heappush(self._by_dep, (node.dep, node.key, node))
+        if ordered.is_fence:
+            self._fences.remove(ordered)
+        for node, awaited in self._behind.pop(ordered.key, ()):
+            self._wait(node, awaited)
 
     def eligible(self, frontier: int) -> list[DagNode]:
         """Remove and return the nodes that need not wait any longer, by key."""
@@ -150,7 +167,7 @@ class WaitingNodes:
 
     def rest(self, pre: Sequence[int]) -> list[DagNode]:
         """The view ends: the nodes of `pre` that still wait, which only a sender that lied about its `dep` leaves behind."""
-        left = [node for _, _, node in self._by_dep] + [node for nodes in self._behind.values() for node in nodes]
+        left = [node for _, _, node in self._by_dep] + [node for nodes in self._behind.values() for node, _ in nodes]
         return sorted((node for node in left if node.last <= pre[node.rank]), key=_key)
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ Marks. In mode `transis` the two highest bits of the header's `round`, which Lan
 if it is not data; the other bits are a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload that is
 sent while views change: it belongs to no view, is numbered by its sender throughout its life, and carries a tag of its sender's
 own. A *claim* is the first datagram of a burst in a view: the datagrams after it are the flow with that number, so a member that
-has the flow has the burst.
+has the flow has the burst. Data has the number 1 if it is a *fence* (orders.py), in both modes, and 0 otherwise.
 """
 
 from __future__ import annotations
@@ -447,3 +447,6 @@ def round_of(mark: BurstMark, number: int = 0) -> int:
 
 def number_of(header: DataHeader) -> int:
     return header.round & NUMBER_MAX
+
+
+FENCE: Final = round_of(BurstMark.DATA, 1)

@@ -98,7 +98,7 @@ class Receiver:
             if counter > dag.named[rank]:
                 dag.name(rank, counter)
         if not view.stability.is_closed(member):
-            view.stability.heard(member, alive.recv, core.now)
+            view.stability.heard_alive(member, alive.sent, alive.recv, core.now)
             view.order.heard_alive(member, alive.sent, alive.clock)
         self._repair.asked(member, alive.nacks)
 

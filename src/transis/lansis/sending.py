@@ -13,7 +13,7 @@ from transis.engine.core import Stamp, multicast, originate
 from transis.lansis import window
 from transis.lansis.alive import Heartbeat
 from transis.lansis.dag import order_key, place_seq
-from transis.lansis.packets import BurstMark, encode_acks, round_of
+from transis.lansis.packets import FENCE, BurstMark, encode_acks, mark_of, round_of
 from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event, Trap
@@ -46,6 +46,11 @@ def claim_of(flow: Flow, filled: Filled) -> int:
     """The mark of a claim; that of data if more than one datagram is new, because then all of the burst is sent."""
     is_short = len(filled.datagrams) == len(flow.filled.datagrams) + 1
     return round_of(BurstMark.CLAIM, flow.first) if is_short else round_of(BurstMark.DATA)
+
+
+def mark_of_data(klass: DatagramClass, *, has_control: bool) -> int:
+    """The control lane goes first, so an ordered burst begins with what it had."""
+    return FENCE if has_control and klass >= DatagramClass.ORDERED else round_of(BurstMark.DATA)
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
@@ -161,11 +166,12 @@ class BurstSender:
     def _send_burst(self, permit: int, load: window.WindowLoad) -> bool:
         core, view = self._core, self._core.view
         acks = view.dag.acks()
+        has_control = core.outbox.has_work(Lane.CONTROL)
         filled = core.outbox.fill_burst(permit, encode_acks(view.order.frontier, acks, self._repair.take_nacks()))
         if filled is None:
             return False
         has_paused = self._has_paused
-        self._multicast(filled, len(acks))
+        self._multicast(filled, len(acks), mark_of_data(filled.klass, has_control=has_control))
         if has_paused:
             self._first = core.counter
         self._is_full = False
@@ -201,18 +207,19 @@ class BurstSender:
         prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
         self._multicast(VisitWriter(room, -(-len(prefix) // room), prefix).burst(DatagramClass.CAUSAL), len(acks))
 
-    def _multicast(self, filled: Filled, acks: int, claim: int = 0) -> None:
+    def _multicast(self, filled: Filled, acks: int, mark: int = 0) -> None:
         """Stamp and send a burst. Of one that claims a flow only the first datagram leaves: the others have the rest."""
         core, view = self._core, self._core.view
         self.bursts_sent += 1
         self.acks_sent += acks
         timestamp = core.tick()
-        stamp = Stamp(view.view_id, view.tag, view.rank, claim, timestamp)
+        stamp = Stamp(view.view_id, view.tag, view.rank, mark, timestamp)
         first_place = place_seq(order_key(timestamp - view.base, view.rank), 0)
         burst = originate(core, stamp, core.counter + 1, first_place, filled.datagrams)
         core.counter = burst.last_seq
         if not view.is_singleton:
-            multicast(core, [burst.slice(burst.first_seq, burst.first_seq) if claim else burst])
+            is_claim = mark_of(burst.header) is BurstMark.CLAIM
+            multicast(core, [burst.slice(burst.first_seq, burst.first_seq) if is_claim else burst])
         self._receiver.accept_own(burst)
         self._heartbeat.paid()
 

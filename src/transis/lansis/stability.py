@@ -4,6 +4,9 @@
 burst is stable when every member of the view is known to have it; nobody will ask for it then.
 
 The row of a member that has made a statement about the next view is closed: nobody may rely on what it acknowledges later.
+
+An ALIVE travels on a socket of its own and may overtake bursts that its sender sent before. Its acknowledgements count all the
+same. Only of a fence (orders.py) we must know more: that nothing which does not follow it is still on its way.
 """
 
 from __future__ import annotations
@@ -25,12 +28,17 @@ class Stability:
         """When each member's acknowledgements of others last grew. Its own data does not count: it may send and hear nothing."""
         self._lowest = [len(starts)] * len(starts)
         """How many rows are at the least of each column: a new least is looked for only when none is left."""
+        self._past: list[Sequence[int]] = [starts] * len(starts)
+        """For each member what its last node in the DAG follows."""
+        self._said = [(start, tuple(starts)) for start in starts]
+        """Of each member's newest ALIVE, up to where it had sent and how far it had everything."""
         self._closed: set[int] = set()
         self._is_checked = False
 
     def inserted(self, node: DagNode, now: int) -> None:
         """I have this node, and its sender has all that it follows."""
         self._raise(self._me, node.rank, node.last)
+        self._past[node.rank] = node.past
         if node.rank != self._me:
             self.heard(node.rank, node.past, now)
 
@@ -44,6 +52,12 @@ class Stability:
                 self._raise(member, sender, new)
                 if sender != member:
                     self.progress_at[member] = now
+
+    def heard_alive(self, member: int, sent: int, recv: tuple[int, ...], now: int) -> None:
+        """The same in an ALIVE. They overtake each other too; what they say only grows."""
+        self.heard(member, recv, now)
+        if member not in self._closed:
+            self._said[member] = max(self._said[member], (sent, recv))
 
     def _raise(self, member: int, sender: int, counter: int) -> None:
         row = self.ack[member]
@@ -76,6 +90,15 @@ class Stability:
 
     def is_stable(self, node: DagNode) -> bool:
         return self.stable[node.rank] >= node.last
+
+    def all_else_follows(self, node: DagNode) -> bool:
+        """Will whatever is not in my DAG yet follow this node? Of each member something is here that says so: a burst that
+        follows it, or an ALIVE that acknowledges it, with all that was sent before that ALIVE."""
+        rank, last, mine = node.rank, node.last, self.ack[self._me]
+        return all(
+            past[rank] >= last or (recv[rank] >= last and sent <= held) or member == self._me
+            for member, (past, (sent, recv), held) in enumerate(zip(self._past, self._said, mine, strict=True))
+        )
 
     def holders(self, node: DagNode) -> int:
         """How many members are known to have the node: the paper's index of synchrony."""

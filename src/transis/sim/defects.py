@@ -135,6 +135,24 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
             ),
         ),
     ),
+    "no_fence": Defect(
+        "joins and leaves are agreed messages like others, to which causal ones have no relation (P15)",
+        (Change("lansis.sending", "return FENCE if has_control and", "return 0 if has_control and"),),
+    ),
+    "fence_passes_early": Defect(
+        "a join takes effect when everybody has it, though what was sent before it may still be on its way (P15)",
+        (
+            Change(
+                "lansis.delivery",
+                "return stability.is_stable(node) and stability.all_else_follows(node)",
+                "return stability.is_stable(node)",
+            ),
+        ),
+    ),
+    "fence_not_followed": Defect(
+        "a causal message does not wait for a join that its sender had, but had not delivered (P15)",
+        (Change("lansis.orders", "if node.follows(fence)]", "if False]"),),
+    ),
     "own_d": Defect(
         "a member that installs delivers in the regular view what it had delivered itself, not what others had",
         (

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from transis.audit.guarantees.history import LaidHistory, Life
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, OfClients
-from transis.types.ids import NodeId, ProcessId
+from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import GroupId, GroupView, View
 
 
 class Got(NamedTuple):
     """A run as a process got it, through which groups, and the event that says so. `run` is None if it had waited.
 
-    `is_ordered` says that it is in the total order, in which group views stand too. A causal message that is not comes before
-    a join at one node and behind it at another, so that nothing is promised of it between two views of one configuration.
+    `is_ordered` says that it is in the total order, in which group views stand too. A causal message that is not comes between
+    the same two views of a group at all who go from one to the other, among the others as it may.
     """
 
     codes: range
@@ -31,6 +31,10 @@ class Got(NamedTuple):
     groups: tuple[GroupId, ...]
     lseq: int
     is_ordered: bool
+
+    @property
+    def is_basic(self) -> bool:
+        return self.run is None or self.run.service is Service.BASIC
 
 
 Step = GroupConf | Got | ClientLeft | Gap

@@ -2,8 +2,8 @@
 
 1. Places are those of the node's deliveries, which `places` and `total_order_6_1` hold against each other; so it is enough that
    no stream ever goes backwards. A transitional view has no place of its own: it stands where its configuration does.
-2. Causal messages that are not in the total order come before a join at one node and behind it at another, so that nothing is
-   promised of them between two views of one configuration.
+2. Causal messages that are not in the total order have a side of each view and no place: between two views the same ones come
+   to all who go together, among the others as they may.
 """
 
 from __future__ import annotations
@@ -216,6 +216,13 @@ class Stretch(NamedTuple):
     start: GroupConf
     end: GroupConf
     codes: list[int]
+    """Of the total order, in this order."""
+    apart: set[int]
+    """Causal ones that are in no total order."""
+
+    @property
+    def all(self) -> set[int]:
+        return self.apart.union(self.codes)
 
 
 def check_group_synchrony(history: ClientHistory, findings: Findings) -> None:
@@ -226,23 +233,24 @@ def check_group_synchrony(history: ClientHistory, findings: Findings) -> None:
             known = first.setdefault(step, stretch)
             if known is not stretch:
                 findings.checked += 1
-                if known.codes != stretch.codes:
+                if (known.codes, known.apart) != (stretch.codes, stretch.apart):
                     _tell(history.laid, known, stretch, findings)
 
 
 def stretches(client: ClientStream) -> Iterator[Stretch]:
-    under_way: dict[GroupId, tuple[GroupConf, list[int]]] = {}
+    under_way: dict[GroupId, tuple[GroupConf, list[int], set[int]]] = {}
     for step in client.steps:
         match step:
             case GroupConf(view=view):
                 if view.group in under_way:
-                    start, codes = under_way[view.group]
-                    yield Stretch(client, view.group, start, step, codes)
-                under_way[view.group] = (step, [])
-            case Got():
-                for group in step.groups if step.is_ordered else ():
+                    start, codes, apart = under_way[view.group]
+                    yield Stretch(client, view.group, start, step, codes, apart)
+                under_way[view.group] = (step, [], set())
+            case Got(is_basic=False):
+                for group in step.groups:
                     if group in under_way:
-                        under_way[group][1].extend(step.codes)
+                        _, codes, apart = under_way[group]
+                        (codes.extend if step.is_ordered else apart.update)(step.codes)
             case ClientLeft(group=group, refused=False):
                 under_way.pop(group, None)
             case Gap():
@@ -250,9 +258,9 @@ def stretches(client: ClientStream) -> Iterator[Stretch]:
 
 
 def _tell(history: LaidHistory, left: Stretch, right: Stretch, findings: Findings) -> None:
-    apart = sorted(set(left.codes) ^ set(right.codes)) or [code for code in left.codes if code in right.codes]
+    apart = sorted(left.all ^ right.all) or [code for code in left.codes if code in right.codes]
     messages = history.messages(apart)
-    only = left if apart[0] in left.codes else right
+    only = left if apart[0] in left.all else right
     other = right if only is left else left
     start, end = left.start.view, left.end.view
     findings.violation(
@@ -288,22 +296,24 @@ processes went, numbered in order of processes."""
 
 SYNCHRONY_SQL: Final = """
     with marked as (
-        select process, group, lseq, null as run_lseq, null as sender, null as first, null as count,
+        select process, group, lseq, null as run_lseq, null as sender, null as first, null as count, null as is_ordered,
                struct(lseq, end_lseq) as stretch
         from {ways}
         union all
-        select process, explode(groups) as group, lseq, run_lseq, sender, first, count, null from {got} where is_ordered
+        select process, explode(groups) as group, lseq, run_lseq, sender, first, count, is_ordered, null
+        from {got} where not is_basic
     ), placed as (
         select *, last_value(stretch) ignore nulls
                       over (partition by process, group order by lseq, run_lseq nulls first) as inside
         from marked
     ), messages as (
-        select process, group, inside.lseq as start_lseq, sender, first, count,
-               row_number() over (partition by process, group, inside.lseq order by lseq, run_lseq) as rank
+        select process, group, inside.lseq as start_lseq, sender, first, count, is_ordered,
+               row_number() over (partition by process, group, inside.lseq, is_ordered order by lseq, run_lseq) as rank
         from placed
         where run_lseq is not null and lseq < inside.end_lseq
     ), digests as (
-        select process, group, start_lseq as lseq, bit_xor(xxhash64(rank, sender, first, count)) as digest
+        select process, group, start_lseq as lseq,
+               xxhash64(count(*), bit_xor(xxhash64(if(is_ordered, rank, 0), sender, first, count))) as digest
         from messages
         group by process, group, start_lseq
     ), beside as (
@@ -317,15 +327,18 @@ SYNCHRONY_SQL: Final = """
         from beside where digest <> known.digest
     ), runs as (
         select *, coalesce(sum(count) over (
-            partition by group_view, end_view, nth, is_known order by rank rows between unbounded preceding and 1 preceding
+            partition by group_view, end_view, nth, is_known, is_ordered order by rank
+            rows between unbounded preceding and 1 preceding
         ), 0) as start
         from sides join messages using (process, group, start_lseq)
     ), single as (
-        select *, explode(sequence(0, count - 1)) as i from runs
+        select *, if(is_ordered, start + i, -1) as at
+        from (select *, explode(sequence(0, count - 1)) as i from runs)
     ), by_message as (
         select group_view, end_view, nth, any_value(pair) as pair, sender, first + i as counter,
-               sort_array(collect_list(if(is_known, start + i, null))) as here,
-               sort_array(collect_list(if(is_known, null, start + i))) as there
+               any_value(is_ordered) as is_ordered,
+               array_distinct(sort_array(collect_list(if(is_known, at, null)))) as here,
+               array_distinct(sort_array(collect_list(if(is_known, null, at)))) as there
         from single
         group by all
     ), judged as (
@@ -339,7 +352,7 @@ SYNCHRONY_SQL: Final = """
                    concat(process_name, ':', counter) as message
                ))) as apart
         from judged left join (select process, process_name, process_order from {people}) on process = sender
-        where unequal and one_sided = any_one_sided
+        where unequal and one_sided = any_one_sided and (is_ordered or any_one_sided)
         group by group_view, end_view, nth
     )
     select run, known.process_name as one, process_name as other, label as start, end, name as group,
@@ -350,15 +363,15 @@ SYNCHRONY_SQL: Final = """
            array(array(known.node, known.end_lseq), array(node, end_lseq)) as witness, end_lseq as position
     from (select pair.*, apart from told)
 """
-"""One number stands for what a process got between two views: its runs, each hashed with its rank. Messages are looked at only
-where the numbers of two processes differ: those that only one got or, if there are none, those that they got in different
-orders."""
+"""One number stands for what a process got between two views: its runs, each hashed with its rank, which is 0 for all that are in
+no total order. Messages are looked at only where the numbers of two processes differ: those that only one got or, if there are
+none, those that they got in different orders."""
 
 GROUP_VIRTUAL_SYNCHRONY: Final = Property(
     name="group_virtual_synchrony",
     meaning="processes that go together from one view of a group to the next got the same of it",
-    predicate="Processes that go together from one view of a group to the next got the same ordered messages of it in between, "
-    "in the same order.",
+    predicate="Processes that go together from one view of a group to the next got the same causal, agreed and safe messages of "
+    "it in between, so each of them stands on one side of a join or leave for all; and those of the total order in its order.",
     broken={
         "apart": "{one} and {other} went together from {start} to {end} of {group}, but in between {has} got {message} and "
         "{lacks} did not, or not in this order",
@@ -389,5 +402,22 @@ GROUP_VIRTUAL_SYNCHRONY: Final = Property(
             "a/1#2 did not, or not in this order",
         ),
         kept("a: R4{a} c1 c2 c3 Vg1{a#1,a#2,a#3} s3@g d3 h3>1,2 lg3 Vg4{a#1,a#2}"),
+        kept(
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s5~@g s3@g d5 h5>1 d3 h3>1 c2 Vg4{a#1,a#2,b#1} / "
+            "b: R4{a,b} c1 Vg2{a#1,b#1} d3 h3>1 d5 h5>1 Vg4{a#1,a#2,b#1}",
+            engine="lansis",
+        ),
+        kept(
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s5?@g d5 h5>1 c2 Vg4{a#1,a#2,b#1} / "
+            "b: R4{a,b} c1 Vg2{a#1,b#1} Vg4{a#1,a#2,b#1} d5 h5>1",
+            engine="lansis",
+        ),
+        breaks(
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s5~@g d5 h5>1 c2 Vg4{a#1,a#2,b#1} / "
+            "b: R4{a,b} c1 Vg2{a#1,b#1} Vg4{a#1,a#2,b#1} d5 h5>1",
+            "a/1#1 and b/1#1 went together from R4@a/1+2.0 to R4@a/1+4.0 of g, but in between a/1#1 got a/1#0:1 and b/1#1 did "
+            "not, or not in this order",
+            engine="lansis",
+        ),
     ),
 )

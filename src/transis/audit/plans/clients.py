@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.lay import HistoryTables, Settle, Tables, as_it_is, latest, next_lseq
+from transis.types.ids import Service
 
 NEVER: Final = 2**62
 """An lseq behind all others."""
@@ -45,8 +46,8 @@ class ClientTables:
     handed: DataFrame
     """run, node, lseq, groups, processes, run_lseq: a row per run and entry of a CDELIVER."""
     got: DataFrame
-    """run, node, lseq, process, groups, run_lseq (null if it had waited), sender, first, count, is_ordered, regular, place_seq,
-    place_index: one row per run and process."""
+    """run, node, lseq, process, groups, run_lseq (null if it had waited), sender, first, count, is_ordered, is_basic, regular,
+    place_seq, place_index: one row per run and process."""
     keep: Settle
 
 
@@ -174,7 +175,8 @@ def handed_to_processes(handed: DataFrame, tables: Tables) -> DataFrame:
     are."""
     runs = tables["deliveries"].select(
         *("node", F.col("lseq").alias("run_lseq"), F.col("process").alias("sender"), "first", "count"),
-        *((F.col("tpos") >= 0).alias("is_ordered"), "regular", "place_seq", "place_index"),
+        *((F.col("tpos") >= 0).alias("is_ordered"), (F.col("service") == Service.BASIC).alias("is_basic")),
+        *("regular", "place_seq", "place_index"),
     )
     found = handed.join(runs, ["node", "run_lseq"]).where("run_lseq < lseq")
     return found.withColumn("process", F.explode("processes")).drop("processes")
@@ -183,4 +185,5 @@ def handed_to_processes(handed: DataFrame, tables: Tables) -> DataFrame:
 def waited_for(tables: Tables) -> DataFrame:
     single = tables["client_deliveries"].select("run", "node", "lseq", F.explode("waited").alias("one"))
     found = single.select("run", "node", "lseq", "one.*")
-    return found.withColumn("process", F.explode("processes")).drop("processes").withColumn("is_ordered", F.lit(False))
+    each = found.withColumn("process", F.explode("processes")).drop("processes")
+    return each.withColumns({"is_ordered": F.lit(False), "is_basic": F.lit(True)})
