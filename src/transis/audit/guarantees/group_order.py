@@ -403,8 +403,8 @@ GROUP_VIRTUAL_SYNCHRONY: Final = Property(
         ),
         kept("a: R4{a} c1 c2 c3 Vg1{a#1,a#2,a#3} s3@g d3 h3>1,2 lg3 Vg4{a#1,a#2}"),
         kept(
-            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s5~@g s3@g d5 h5>1 d3 h3>1 c2 Vg4{a#1,a#2,b#1} / "
-            "b: R4{a,b} c1 Vg2{a#1,b#1} d3 h3>1 d5 h5>1 Vg4{a#1,a#2,b#1}",
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} s5~@g d5 h5>1 d3 h3>1 c2 Vg4{a#1,a#2,b#1} / "
+            "b: R4{a,b} c1 Vg2{a#1,b#1} s3@g d3 h3>1 d5 h5>1 Vg4{a#1,a#2,b#1}",
             engine="lansis",
         ),
         kept(
