@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 import pytest
 
-from tests.rogue.lying import lying_run
+from tests.rogue.liar import UNTOUCHED
+from tests.rogue.lying import FIELDS, lying_run
+from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
 from transis.sim.plan import Scenario
+from transis.totem.packets import Commit, Join, Token, Wake
 
 SEEDS = range(8)
 FOUND = {
@@ -19,6 +25,22 @@ FOUND = {
     "lansis": {},
 }
 """Seeds that once ended a node or left a receipt open, and what the lie was."""
+
+
+PACKETS: dict[str, tuple[type[Any], ...]] = {
+    "totem": (Token, Join, Commit, Wake),
+    "lansis": (Alive, Attempt, Joining, Faults, Flushed, Query),
+}
+PROVEN_OR_WORDS = {"sender", "cause"}
+"""The envelope says who sent it, and causes are for people."""
+
+
+@pytest.mark.parametrize("engine", PACKETS)
+def test_every_field_of_every_packet_is_lied_about(engine: str) -> None:
+    tried = {(kind, name) for kinds, names in FIELDS[engine].items() for kind in kinds for name in names}
+    for packet in PACKETS[engine]:
+        names = {one.name for one in fields(packet)} if is_dataclass(packet) else set(packet._fields)
+        assert {name for name in names - UNTOUCHED - PROVEN_OR_WORDS if (packet.__name__, name) not in tried} == set(), packet
 
 
 @pytest.mark.parametrize(

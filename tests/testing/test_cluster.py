@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from transis.client import Message, Session, View
-from transis.sessions.host import SessionPolicy
+from transis.client.sending import Receipt
+from transis.sessions.host import SessionHost, SessionPolicy
 from transis.testing.cluster import Cluster, Clusters, GuaranteeBroken, Unsettled
 from transis.trace.events import Delivery
 from transis.types.config import ENGINES
 from transis.types.errors import ConnectError, SessionLost, SlowConsumer, UsageError
 from transis.types.ids import Service
+from transis.types.outputs import Delivered, News
 
 
 @pytest.fixture(params=ENGINES)
@@ -306,6 +309,113 @@ def test_a_client_that_says_a_lot_to_a_paused_node_does_not_come_first(clusters:
     order = c.run(talk())
     assert [data for data in order if data != b"late"] == [b"%d" % number for number in range(100)]
     assert order.index(b"late") < 10
+
+
+# --- receipts ----------------------------------------------------------------------------------------------------------------
+
+
+async def speak(c: Cluster, name: str, receipts: list[Receipt]) -> None:
+    """Send in every service as long as the session lasts, and connect again; one session in three ends with a Bye."""
+    while True:
+        try:
+            async with c.connect(name) as session:
+                for number in range(c.random.between(1, 40)):
+                    service = list(Service)[number % len(Service)]
+                    receipts.append(await session.send_many("g", [bytes(c.random.between(1, 3000))] * 3, service))
+                    await asyncio.sleep(c.random.between(0, 20) / 1000)
+        except (SessionLost, ConnectError):
+            await asyncio.sleep(0.05)
+
+
+def strike(c: Cluster, name: str) -> None:
+    match c.random.below(6):
+        case 0:
+            c.crash(name)
+        case 1:
+            c.leave(name)
+        case 2:
+            c.pause(name)
+        case 3:
+            c.partition([name])
+        case 4:
+            c.heal()
+        case _:
+            c.lossy(c.random.pick((0.0, 0.05, 0.2)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_receipt_ends_whatever_happens_to_the_nodes(clusters: Clusters, seed: int) -> None:
+    """Delivered, refused or, if the session was lost, in doubt; of sessions that last, as soon as the cluster is at rest."""
+    c, receipts = clusters(4, seed=seed), list[Receipt]()
+
+    async def story() -> None:
+        await c.settle()
+        speaking = [asyncio.create_task(speak(c, name, receipts)) for name in c.names for _ in range(2)]
+        for _ in range(6):
+            strike(c, c.random.pick(c.alive))
+            await c.run_for(c.random.between(50, 600) / 1000)
+            for name in c.names:
+                if name not in c.alive:
+                    c.restart(name)
+                c.resume(name)
+        c.heal()
+        c.lossy(0)
+        await c.run_for(0.2)
+        for task in speaking:
+            task.cancel()
+        await asyncio.gather(*speaking, return_exceptions=True)
+        await c.settle()
+
+    c.run(story())
+    outcomes = Counter(receipt.outcome for receipt in receipts)
+    assert outcomes["pending"] == 0, outcomes
+    assert outcomes["delivered"] > 100
+
+
+class Forgetful(SessionHost):
+    """Does not hear that the first message of its client was delivered."""
+
+    def hear(self, now: int, news: Sequence[News]) -> None:
+        super().hear(now, [one for one in news if not (isinstance(one, Delivered) and one.first_counter == 1)])
+
+
+class Repeating(SessionHost):
+    """Hears everything twice."""
+
+    def hear(self, now: int, news: Sequence[News]) -> None:
+        super().hear(now, [one for one in news for _ in range(1 + isinstance(one, Delivered))])
+
+
+def broken_cluster(made: Clusters, host: type[SessionHost]) -> Cluster:
+    c = made(2, check=False, settled=False)
+    c.session_host = host
+    c.settle()
+    return c
+
+
+def test_a_receipt_that_stays_open_is_no_rest(clusters: Clusters) -> None:
+    c = broken_cluster(clusters, Forgetful)
+
+    async def talk() -> None:
+        async with c.connect("a") as session:
+            forgotten = await session.send("g", b"x")
+            with pytest.raises(Unsettled, match="a has not told its clients what became of 1 of their messages"):
+                await c.settle(within=5)
+            assert forgotten.outcome == "pending"
+
+    c.run(talk())
+
+
+def test_an_end_that_is_told_twice_is_noticed(clusters: Clusters) -> None:
+    c = broken_cluster(clusters, Repeating)
+
+    async def talk() -> None:
+        async with c.connect("a") as session:
+            await (await session.send("g", b"x"))
+            await c.settle()
+
+    with pytest.raises(AssertionError, match="is told more ends than it sent messages"):
+        c.run(talk())
 
 
 # --- judgement ---------------------------------------------------------------------------------------------------------------

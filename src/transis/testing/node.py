@@ -7,6 +7,7 @@
 3. Frames for clients leave some microseconds later. What has not left when a node crashes, no client sees.
 4. The harness learns of these clients what it knows of its own client processes: who is connected, who wants to be in which
    group, and which bytes were sent.
+5. Every message that a client sent has an end, and the client is told it once: delivered or refused, or its session is over.
 
 A connection is to a session what a Unix socket is on a real machine (client/link.py has the contract), without bytes: frames in
 memory, a few microseconds either way, in order. All callbacks of a session run in its event loop.
@@ -20,7 +21,7 @@ from typing import Final
 
 from transis.client.link import OnFrames, OnLost
 from transis.node.node import Node
-from transis.sessions.frames import ClientFrame, Goodbye, Hello, Join, Leave, NodeFrame, Send
+from transis.sessions.frames import ClientFrame, Done, Goodbye, Hello, Join, Leave, NodeFrame, NotSent, Send
 from transis.sessions.host import HEARD, SessionHost, SessionPolicy
 from transis.sessions.queues import Turns
 from transis.sim.host import Host
@@ -38,18 +39,22 @@ HOP_US: Final = (10, 60)
 
 
 class SimulatedSessions:
-    """`_links` has the connection of each process that is not over; `under_way` counts what clients sent and has not arrived."""
+    """`_links` has the connection of each process that is not over; `under_way` counts what clients sent and has not arrived, and
+    `_open` the messages of each whose end it was not told."""
 
-    def __init__(self, world: World, host: Host, life: Life, policy: SessionPolicy) -> None:
+    def __init__(
+        self, world: World, host: Host, life: Life, policy: SessionPolicy, host_of: type[SessionHost] = SessionHost
+    ) -> None:
         assert isinstance(life.node, Node)
         self.life = life
-        self._sessions = SessionHost(life.node, host.config.cluster, policy)
+        self._sessions = host_of(life.node, host.config.cluster, policy)
         self._world = world
         self._host = host
         self._turns: Turns[SimulatedLink] = Turns()
         self._now = 0
         self._unheard: list[News] = []
         self._links: dict[int, SimulatedLink] = {}
+        self._open: dict[int, int] = {}
         self._flush_arranged = False
         self.under_way = 0
 
@@ -57,6 +62,11 @@ class SimulatedSessions:
     def is_idle(self) -> bool:
         """Nothing of a session is on its way to the node or to its client, and nothing waits for a turn."""
         return not (self.under_way or self._turns or self._unheard or self._flush_arranged or self._sessions.ready())
+
+    @property
+    def open_receipts(self) -> int:
+        """Messages of clients whose sessions last, and who were not told what became of them."""
+        return sum(self._open.values())
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +111,7 @@ class SimulatedSessions:
         elif link.process is None or link.process not in self._links:
             return
         elif frame is None:
-            del self._links[link.process]
+            self._is_over(link.process)
             self._sessions.forget(now, link.process)
         else:
             self._sessions.receive(now, link.process, frame)
@@ -111,6 +121,7 @@ class SimulatedSessions:
         """Report what liveness and the comparison of bytes need. A session takes all of a Send, in order, or ends."""
         if isinstance(frame, Send):
             self.life.payloads.setdefault(process, []).extend(frame.payloads)
+            self._open[process] = self._open.get(process, 0) + len(frame.payloads)
         elif isinstance(frame, Join | Leave) and process in self._clients.wanted:
             self._clients.wanted[process] = self._sessions.wanted(process)
 
@@ -146,9 +157,20 @@ class SimulatedSessions:
             frames: list[NodeFrame] = [out.frame for out in self._sessions.take(process)]
             link = self._links.get(process)
             if link is not None:
+                self._settle(process, frames)
                 link.arrived(frames)
                 if isinstance(frames[-1], Goodbye):
-                    del self._links[process]
+                    self._is_over(process)
+
+    def _settle(self, process: int, frames: Sequence[NodeFrame]) -> None:
+        told = sum(frame.count for frame in frames if isinstance(frame, Done | NotSent))
+        if told:
+            self._open[process] = self._open.get(process, 0) - told
+            assert self._open[process] >= 0, f"{self.life.id}#{process} is told more ends than it sent messages"
+
+    def _is_over(self, process: int) -> None:
+        del self._links[process]
+        self._open.pop(process, None)
 
     def died(self) -> None:
         """A node that stopped has told its clients why; if it crashed, their connections just break."""
@@ -156,7 +178,7 @@ class SimulatedSessions:
         if ended == "stopped":
             self._sessions.hear(self._host.clock.local(self._world.now), self._unheard)
             self._write()
-        self._unheard, links, self._links = [], self._links, {}
+        self._unheard, links, self._links, self._open = [], self._links, {}, {}
         for link in [*links.values(), *self._turns]:
             link.broke("it crashed" if ended == "failed" else f"it {ended}")
             self._turns.drop(link)

@@ -16,7 +16,7 @@ from typing import Final
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
 from transis.node.node import Node
-from transis.sessions.host import SessionPolicy
+from transis.sessions.host import SessionHost, SessionPolicy
 from transis.sim.cluster import show_view
 from transis.sim.faults import (
     WEATHERS,
@@ -101,8 +101,11 @@ def _shown(nodes: Sequence[NodeId]) -> str:
 def _unfinished(life: Life) -> str:
     if life.owed:
         return f"has sent {life.taken} messages, of which {life.owed} did not come back yet"
-    if isinstance(life.sessions, SimulatedSessions) and not life.sessions.is_idle:
-        return "has something to do for its sessions"
+    if isinstance(life.sessions, SimulatedSessions):
+        if not life.sessions.is_idle:
+            return "has something to do for its sessions"
+        if open_receipts := life.sessions.open_receipts:
+            return f"has not told its clients what became of {open_receipts} of their messages"
     return life.clients.unrest() if life.clients is not None else ""
 
 
@@ -124,7 +127,9 @@ class GuaranteeBroken(AssertionError):
 
 
 class Simulation:
-    """`names` are the nodes."""
+    """`names` are the nodes. `session_host` makes their sessions; only a test of this package has others, to break them."""
+
+    session_host: type[SessionHost] = SessionHost
 
     def __init__(
         self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str, engine: str
@@ -144,7 +149,7 @@ class Simulation:
             self._world.at(self._world.streams["starts"].between(0, STAGGER_US), self._world.first_start, name)
 
     def _open_sessions(self, host: Host, life: Life) -> SimulatedSessions:
-        return SimulatedSessions(self._world, host, life, self._policy)
+        return SimulatedSessions(self._world, host, life, self._policy, self.session_host)
 
     @property
     def now(self) -> float:
