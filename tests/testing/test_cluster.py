@@ -322,9 +322,9 @@ async def speak(c: Cluster, name: str, receipts: list[Receipt]) -> None:
                 for number in range(c.random.between(1, 40)):
                     service = list(Service)[number % len(Service)]
                     receipts.append(await session.send_many("g", [bytes(c.random.between(1, 3000))] * 3, service))
-                    await asyncio.sleep(c.random.between(0, 20) / 1000)
+                    await c.run_for(c.random.between(0, 20) / 1000)
         except (SessionLost, ConnectError):
-            await asyncio.sleep(0.05)
+            await c.run_for(0.05)
 
 
 def strike(c: Cluster, name: str) -> None:
