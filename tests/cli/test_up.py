@@ -39,11 +39,11 @@ def test_a_cluster_comes_up_loses_a_daemon_and_is_stopped(engine: str) -> None:
         crashed = up.until("crashed")
         assert (crashed["node"], crashed["why"]) == ("n2", "it was ended by SIGKILL")
         assert any("clients at" in line for line in crashed["log"])
-        up.command.out.until(r'"event": "view", "node": "n3", .*"members": \["n1", "n3"\]')
+        up.command.out.until(r'"event": "view", "node": "n3", .*"members": \["n1/1", "n3/1"\]')
 
         code, page, errors = up.run("monitor", "--once", "--no-probe", "--admin", started["directory"])
         assert code == 1, "one of the three does not answer"
-        assert "n1 n3, for" in page
+        assert "n1/1 n3/1, for" in page
         assert "n2-admin.sock" in errors
 
         up.command.signal(signal.SIGINT)

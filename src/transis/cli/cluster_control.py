@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import STOP_S, LocalCluster, LocalDaemon
 from transis.net.sockets import bind_unix
-from transis.types.errors import TransisError, UsageError
+from transis.types.errors import ConnectError, TransisError, UsageError
 from transis.types.paths import CLUSTER_SOCKET, cluster_beside
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -29,6 +30,9 @@ OWNER_ONLY: Final = 0o600
 LINE_MAX: Final = 65_536
 LINE_S: Final = 1.0
 """A request is one line, written at once; `transis up` does not wait longer for it."""
+
+LOOK_S: Final = 0.05
+"""How often a daemon that starts is looked at."""
 
 Names = Annotated[list[str], msgspec.Meta(max_length=1_024)]
 
@@ -138,7 +142,19 @@ class ClusterFaults:
         healed = {link for link in self._cut if link & again}
         self._cut -= healed
         self._carry_out_cuts({name for link in healed for name in link} - again)
-        return self._to_each(names, (), LocalDaemon.start, "started again")
+        return self._to_each(names, (), self._start, "started again")
+
+    @staticmethod
+    def _start(daemon: LocalDaemon) -> None:
+        """Returns once it answers, or has ended: whoever restarts a node may ask for the next fault at once."""
+        daemon.start()
+        latest = monotonic() + STOP_S
+        while monotonic() < latest and not daemon.wait(LOOK_S):
+            try:
+                AdminConnection(daemon.admin, None).__exit__()
+            except ConnectError:
+                continue
+            return
 
     def _chosen(self, names: Sequence[str], states: Sequence[str]) -> list[LocalDaemon]:
         """The daemons of these names, each in one of these states; no states: in any."""
@@ -159,8 +175,13 @@ class ClusterFaults:
             raise UsageError(f"{_list(sorted(both))} cannot be cut off from itself")
         if not right:
             raise UsageError(f"there is nobody to cut {_list(sorted(left))} off from")
+        before = set(self._cut)
         self._cut |= {frozenset((one, other)) for one in left for other in right}
-        self._carry_out_cuts(left | right)
+        try:
+            self._carry_out_cuts(left | right)
+        except TransisError:
+            self._cut = before
+            raise
         return f"{_list(sorted(left))} {'is' if len(left) == 1 else 'are'} cut off from {_list(sorted(right))}"
 
     def _heal(self) -> str:
