@@ -129,7 +129,7 @@ class GuaranteeBroken(AssertionError):
 class Simulation:
     """`names` are the nodes. `session_host` makes their sessions; only a test of this package has others, to break them."""
 
-    session_host: type[SessionHost] = SessionHost
+    session_host = SessionHost
 
     def __init__(
         self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str, engine: str
