@@ -22,11 +22,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 from transis import client
+from transis.client.attributes import Headers
 from transis.client.connection import WINDOW
 from transis.client.contexts import UnenteredBlocking
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
@@ -255,13 +257,39 @@ class Group(Stream[T]):
         view = self.view
         return () if view is None else view.members
 
-    def send(self, data: T, service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
-        """One multicast of `data` to all members of all names of this group. `service` says what is promised."""
-        return Receipt(self._thread, self._thread.call(self._group.send(data, service), timeout))
+    def send(
+        self,
+        data: T,
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        time: datetime | None = None,
+    ) -> Receipt:
+        """One multicast of `data` to all members of all names of this group. `service` says what is promised.
 
-    def send_many(self, datas: Sequence[T], service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
-        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`."""
-        return Receipt(self._thread, self._thread.call(self._group.send_many(datas, service), timeout))
+        Key and headers are carried, not interpreted; `time` is when it happened, if not now.
+        """
+        sent = self._group.send(data, service, key=key, headers=headers, time=time)
+        return Receipt(self._thread, self._thread.call(sent, timeout))
+
+    def send_many(
+        self,
+        datas: Sequence[T],
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | Sequence[Headers | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
+    ) -> Receipt:
+        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`.
+
+        Keys and times are one for each message; headers too, or the same for all.
+        """
+        sent = self._group.send_many(datas, service, keys=keys, headers=headers, times=times)
+        return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def reload(self, timeout: float | None = None) -> bool:
         """Replace this member's state by that of another member; False if this member's was chosen: then nothing changes."""
@@ -369,9 +397,17 @@ class Session(Generic[T]):
         data: T,
         service: Service = Service.AGREED,
         timeout: float | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        time: datetime | None = None,
     ) -> Receipt:
-        """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised."""
-        return Receipt(self._thread, self._thread.call(self._session.send(to, data, service), timeout))
+        """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
+
+        Key and headers are carried, not interpreted; `time` is when it happened, if not now.
+        """
+        sent = self._session.send(to, data, service, key=key, headers=headers, time=time)
+        return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def send_many(
         self,
@@ -379,9 +415,17 @@ class Session(Generic[T]):
         datas: Sequence[T],
         service: Service = Service.AGREED,
         timeout: float | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | Sequence[Headers | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
     ) -> Receipt:
-        """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`."""
-        return Receipt(self._thread, self._thread.call(self._session.send_many(to, datas, service), timeout))
+        """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`.
+
+        Keys and times are one for each message; headers too, or the same for all.
+        """
+        sent = self._session.send_many(to, datas, service, keys=keys, headers=headers, times=times)
+        return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def statistics(self, timeout: float | None = None) -> dict[str, Any]:
         """Figures of the node, of this session at the node, and of this side under `client`."""

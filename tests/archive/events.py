@@ -15,6 +15,7 @@ Event = Batch[bytes] | View | Configuration
 
 NODES = (NodeId("ann", 1, 7), NodeId("bob", 2, 1 << 63), NodeId("bob", 3, 5))
 PROCESSES = tuple(ProcessId(node, number) for node in NODES for number in (1, 2))
+EVENT_US = 1_600_000_000_000_000
 START = ViewId(ViewKind.REGULAR, 4, NODES[0])
 
 
@@ -33,7 +34,8 @@ def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
 
 def batch(conf: ViewId, sender: ProcessId, service: Service, first: int, stretches: list[Stretch], size: int = 3) -> Batch[bytes]:
     payloads = [b"%d" % (first + rank) + bytes(size) for rank in range(sum(count for _, _, count in stretches))]
-    return Batch(Stream(sender, b"", service, conf, 1000 + first, first, stretches, payloads), ("g",), Raw())
+    frame = Stream(sender, b"", service, conf, 1000 + first, first, stretches, payloads, [(EVENT_US + first, len(payloads))])
+    return Batch(frame, ("g",), Raw())
 
 
 @st.composite

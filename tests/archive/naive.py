@@ -78,6 +78,9 @@ def _message(batch: Batch[bytes], rank: int) -> Row:
         "counter": message.counter,
         "service": Service(message.service).name.lower(),
         "sent_us": batch.sent_us,
+        "event_time": message.time,
+        "key": message.key,
+        "headers": list(message.headers.items()) or None,
         "value": message.data,
         "place": tuple(message.place),
     }

@@ -262,9 +262,9 @@ def test_a_frame_that_is_whole_and_holds_no_rows_is_damage(tmp_path: Path) -> No
 
 
 def test_a_journal_of_another_format_is_named(tmp_path: Path) -> None:
-    Journal(tmp_path / "later", msgspec.structs.replace(HEADER, format=3)).seal()
+    Journal(tmp_path / "later", msgspec.structs.replace(HEADER, format=4)).seal()
     with pytest.raises(
-        ArchiveError, match="later is a journal of format 3, this release reads 1 and 2: start an archiver of the release"
+        ArchiveError, match="later is a journal of format 4, this release reads 1 to 3: start an archiver of the release"
     ):
         read(tmp_path / "later")
 

@@ -155,9 +155,9 @@ def test_a_journal_that_cannot_be_read_does_not_keep_others_back(place: ArchiveD
 
 
 def test_a_journal_of_another_format_is_refused_when_all_others_are_published(place: ArchiveDirectory) -> None:
-    Journal(place.journal(FileNumber(1, 1)), JournalHeader("blue", "g", "ann", 1, 1, format=3)).seal()
+    Journal(place.journal(FileNumber(1, 1)), JournalHeader("blue", "g", "ann", 1, 1, format=4)).seal()
     journal_of(place, FileNumber(2, 1), tables(1, life=2))
-    with pytest.raises(ArchiveError, match="is a journal of format 3"):
+    with pytest.raises(ArchiveError, match="is a journal of format 4"):
         recover(place)
     assert rows_in(place) == [(2, row) for row in range(1, 9)]
     assert place.journals() == [place.journal(FileNumber(1, 1))]

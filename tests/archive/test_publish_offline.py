@@ -50,11 +50,11 @@ def test_what_cannot_be_published_is_told(tmp_path: Path) -> None:
     place.close()
     first, second = place.journals()
     first.write_bytes(bytes(5000))
-    later = Journal(place.journal(FileNumber(3, 1)), JournalHeader("blue", "g", "ann", 3, 1, format=3))
+    later = Journal(place.journal(FileNumber(3, 1)), JournalHeader("blue", "g", "ann", 3, 1, format=4))
     later.seal()
     [found] = publish_directory(tmp_path)
     assert (found.files, found.damaged, found.is_fine) == (1, [place.damaged(first)], False)
-    assert [f"{later.path} is a journal of format 3" in error for error in found.refused] == [True]
+    assert [f"{later.path} is a journal of format 4" in error for error in found.refused] == [True]
     assert place.journals() == [later.path]
     assert found.as_json() == {
         "group": "g",

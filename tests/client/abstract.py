@@ -38,6 +38,8 @@ from transis.types.ids import ProcessId, Service
 from transis.types.outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
 
 PLENTY = 1 << 31
+SENT_US = 1_600_000_000_000_000
+"""The wall clock of every client, which stands still."""
 
 
 class OrderLink:
@@ -74,8 +76,8 @@ class OrderLink:
                 layer.join(self.number, name)
             case Leave(name):
                 layer.leave(self.number, name)
-            case Send(address, service, payloads):
-                self.daemon.unsent.extend((self.number, address, service, payload) for payload in payloads)
+            case Send(address, service, payloads, event_us):
+                self.daemon.unsent.extend((self.number, address, service, payload, event_us) for payload in payloads)
             case Bye():
                 self.put(Goodbye("as you said"))
                 self.disconnect()
@@ -103,6 +105,9 @@ class OrderLink:
         if self._on_lost is not None:
             self._on_lost("killed")
 
+    def wall_us(self) -> int:
+        return SENT_US
+
     async def close(self) -> None:
         self.disconnect()
 
@@ -114,7 +119,8 @@ def together(frames: list[NodeFrame]) -> list[NodeFrame]:
         last = joined[-1] if joined else None
         if isinstance(frame, Stream) and isinstance(last, Stream) and goes_on(last, frame):
             stretches, payloads = last.stretches + frame.stretches, last.payloads + frame.payloads
-            joined[-1] = msgspec.structs.replace(last, stretches=stretches, payloads=payloads)
+            times = last.times + frame.times
+            joined[-1] = msgspec.structs.replace(last, stretches=stretches, payloads=payloads, times=times)
         else:
             joined.append(frame)
     return joined
@@ -128,7 +134,7 @@ def goes_on(last: Stream, frame: Stream) -> bool:
 class ClientDaemon(Daemon):
     def __init__(self, name: str) -> None:
         self.links: dict[int, OrderLink] = {}
-        self.unsent: deque[tuple[int, bytes, Service, bytes]] = deque()
+        self.unsent: deque[tuple[int, bytes, Service, bytes, int]] = deque()
         super().__init__(name)
 
     def collect(self) -> None:
@@ -148,7 +154,8 @@ class ClientDaemon(Daemon):
                 case GroupDelivered(run, recipients):
                     stretches = list(run.stretches)
                     payloads = [bytes(payload) for payload in run.payloads]
-                    frame = Stream(run.process, run.address, run.service, run.view, 0, run.first_counter, stretches, payloads)
+                    what = (run.process, run.address, run.service, run.view, 0, run.first_counter)
+                    frame = Stream(*what, stretches, payloads, [(run.event_us, len(payloads))])
                     for link in self._alive(recipient.process for recipient in recipients):
                         link.put(frame)
                 case GroupLeft(process, _, name, why):
@@ -166,7 +173,8 @@ class ClientDaemon(Daemon):
         """The next entry of the log is what a client sent; whether there was anything, and the lane open."""
         if not self.open or not self.unsent:
             return False
-        self.append(*self.unsent.popleft())
+        *what, event_us = self.unsent.popleft()
+        self.append(*what, event_us=event_us)
         return True
 
 

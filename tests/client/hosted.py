@@ -13,7 +13,7 @@ from typing import Any
 from tests.sessions.hosting import Alone
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
-from transis.client.link import Link, OnFrames, OnLost
+from transis.client.link import Link, OnFrames, OnLost, wall_clock_us
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
 from transis.sessions.host import SessionPolicy
 from transis.types.config import Window
@@ -33,6 +33,8 @@ class HostLink:
         self._kept: list[NodeFrame] = []
         self._on_frames: OnFrames | None = None
         self._on_lost: OnLost | None = None
+
+    wall_us = staticmethod(wall_clock_us)
 
     def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
         self._on_frames, self._on_lost = on_frames, on_lost

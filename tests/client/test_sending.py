@@ -20,7 +20,8 @@ from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
 ANN = NodeId("ann", 1, 7)
-SENDER = Sender(SendBuffer(lambda frames: None), ProcessId(ANN, 1))
+SENT_US = 1_600_000_000_000_000
+SENDER = Sender(SendBuffer(lambda frames: None, lambda: SENT_US), ProcessId(ANN, 1))
 VIEWS = (ViewId(ViewKind.REGULAR, 4, ANN), ViewId(ViewKind.TRANSITIONAL, 6, ANN), ViewId(ViewKind.REGULAR, 8, ANN))
 
 
@@ -68,7 +69,7 @@ def test_no_send_leaves_without_credit_and_none_is_lost_or_overtaken(window: int
 
     async def story() -> None:
         other = Other(window)
-        out = SendBuffer(other.transmit)
+        out = SendBuffer(other.transmit, lambda: SENT_US)
         out.grant(window)
         accepted: list[bytes] = []
         tasks = []
@@ -337,12 +338,12 @@ def test_a_receipt_that_nobody_looks_at_says_nothing() -> None:
 def test_credit_frames_do_not_break_a_run_apart() -> None:
     async def story() -> None:
         frames: list[ClientFrame] = []
-        out = SendBuffer(frames.extend)
+        out = SendBuffer(frames.extend, lambda: SENT_US)
         out.grant(1000)
         out.accept(b"a", Service.AGREED, [b"1"])
         out.post_anywhere(Credit(5))
         out.accept(b"a", Service.AGREED, [b"2"])
         await turns(2)
-        assert frames == [Credit(5), Send(b"a", Service.AGREED, [b"1", b"2"])]
+        assert frames == [Credit(5), Send(b"a", Service.AGREED, [b"1", b"2"], SENT_US)]
 
     run(story)

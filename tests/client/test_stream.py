@@ -18,7 +18,7 @@ MEMORY = 1000
 
 
 def frame(number: int, size: int = 10) -> Stream:
-    return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)])
+    return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)], [(0, 1)])
 
 
 def number_of(entry: BufferedFrame | None) -> int:

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of every decoder of the wire room (atheris):
+"""Coverage-guided fuzzing of every decoder of the wire room, and of the attributes of messages (atheris):
 
     python tests/fuzz/fuzz_wire.py -runs=20000
 
@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.wire.samples import BEACON, COMMIT, JOIN, PROBE, TOKEN, WAKE  # the tests are no package of ours
+from transis.client.attributes import PLAIN, split_payload, time_at, with_attributes
 from transis.totem.packets import Token, decode_token, encode_token
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, RingTag, Service, ViewId, ViewKind
@@ -92,10 +93,22 @@ def _feed(*bursts: Burst) -> list[tuple[object, ...]]:
     assembler = Assembler()
     runs = [run for burst in bursts for run in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False, burst.first_seq)]
     parts = [part for run in runs for part in run.parts()]
-    return [(one.process, one.first_counter, one.place, [bytes(payload) for payload in one.payloads]) for one in parts]
+    return [
+        (one.process, one.first_counter, one.place, one.event_us, [bytes(payload) for payload in one.payloads]) for one in parts
+    ]
 
 
-TRIALS = (try_envelope, try_data, try_token, try_control, try_parts, try_stream)
+def try_attributes(data: bytes) -> None:
+    attributes, rest = split_payload(data)
+    if attributes is PLAIN:
+        assert rest == data, "a payload without attributes is data"
+        return
+    time = None if attributes.event_us is None else time_at(attributes.event_us)
+    again = with_attributes(rest, attributes.key, attributes.headers, time)
+    assert split_payload(again) == (attributes, rest), "attributes that do not come back"
+
+
+TRIALS = (try_envelope, try_data, try_token, try_control, try_parts, try_stream, try_attributes)
 
 
 def try_one(data: bytes) -> None:
@@ -113,6 +126,9 @@ def corpus() -> list[bytes]:
     outbox = Outbox(200, 1 << 16)
     outbox.submit(Lane.APPLICATION, OutboundRun(0, b"to", Service.SAFE, 1, [b"one", b"two", bytes(700)]), None)
     good += [(try_stream, b"\xff" + b"".join(filled.body for filled in outbox.fill(8)))]
+    outbox.submit(Lane.APPLICATION, OutboundRun(0, b"to", Service.SAFE, 4, [b"one", b"two", bytes(700)], 5), None)
+    good += [(try_stream, b"\xff" + b"".join(filled.body for filled in outbox.fill(8)))]
+    good += [(try_attributes, with_attributes(b"data", b"key", {"name": b"value"}, time_at(7)))]
     return [bytes([TRIALS.index(trial)]) + data for trial, data in good]
 
 

@@ -119,13 +119,14 @@ class Daemon:
                 case GroupLeft() | GroupRefused():
                     self.streams[output.process].append(output)
 
-    def append(self, process: int, address: bytes, service: Service, *payloads: bytes) -> Delivered:
+    def append(self, process: int, address: bytes, service: Service, *payloads: bytes, event_us: int = 0) -> Delivered:
         """The next entry of the ring's log is mine."""
         first, self.counter = self.counter + 1, self.counter + len(payloads)
         places = [(len(self.ring.log) + 1, 0, len(payloads))]
         sender, view = ProcessId(self.id, process), self.ring.view.id
         ordered = service is not Service.BASIC
-        run = Delivered(sender, address, service, first, payloads, view, Phase.REGULAR, places, False, 0, 0, ordered)
+        what = (sender, address, service, first, payloads, view, Phase.REGULAR, places, False, 0, 0, ordered)
+        run = Delivered(*what, event_us)
         self.ring.log.append(run)
         return run
 

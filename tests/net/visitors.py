@@ -133,7 +133,7 @@ class Visitor:
         self.write(data if self._seal is None else self._seal.seal(data))
 
     def send(self, group: str, *payloads: bytes) -> None:
-        self.say(Send(encode_address(Address((group_id(group),))), Service.AGREED, list(payloads)))
+        self.say(Send(encode_address(Address((group_id(group),))), Service.AGREED, list(payloads), 0))
 
     async def join(self, *names: str) -> None:
         self.say(*map(Join, names))

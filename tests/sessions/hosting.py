@@ -102,5 +102,9 @@ class Alone:
         return [frame for frame in self.seen.get(process, ()) if isinstance(frame, kind)]
 
 
+SENT_US = 1_600_000_000_000_000
+"""When what these tests send was sent."""
+
+
 def send_to(group: str, payloads: Sequence[bytes], service: Service = Service.AGREED) -> Send:
-    return Send(encode_address(Address((group_id(group),))), service, list(payloads))
+    return Send(encode_address(Address((group_id(group),))), service, list(payloads), SENT_US)

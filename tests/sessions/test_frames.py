@@ -77,7 +77,7 @@ FROM_CLIENT: list[tuple[Frame, str]] = [
     (Hello(1, "me", 4096), "9401 01 a26d65 cd1000"),
     (Join("x"), "9202 a178"),
     (Leave("x"), "9203 a178"),
-    (Send(b"\x01", Service.SAFE, [b"a", b""]), "9404 c40101 03 92c40161c400"),
+    (Send(b"\x01", Service.SAFE, [b"a", b""], 300), "950a c40101 03 92c40161c400 cd012c"),
     (Credit(300), "9205 cd012c"),
     (Ask(7, "statistics"), "9306 07 aa73746174697374696373"),
     (Bye(), "9107"),
@@ -96,8 +96,8 @@ FROM_NODE: list[tuple[Frame, str]] = [
     (Joined("x"), "9222 a178"),
     (NotJoined("x", "no"), "9323 a178 a26e6f"),
     (
-        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [(9, 0, 1), (10, 0, 1)], [b"a", b"b"]),
-        f"9924 {PROCESS_BYTES} c40101 02 {VIEW_BYTES} ff 04 92 93090001 930a0001 92c40161c40162",
+        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [(9, 0, 1), (10, 0, 1)], [b"a", b"b"], [(300, 2)]),
+        f"9a2d {PROCESS_BYTES} c40101 02 {VIEW_BYTES} ff 04 92 93090001 930a0001 92c40161c40162 9192cd012c02",
     ),
     (
         Changed(GROUP_VIEW),
@@ -148,8 +148,8 @@ def test_what_comes_back_has_its_types() -> None:
 @pytest.mark.parametrize(
     ("frame", "expected"),
     [
-        (Send(b"", Service.BASIC, [b"abc", b""]), 3 + 2 * MESSAGE_COST),
-        (Stream(PROCESS, b"", Service.BASIC, VIEW, 0, 1, [], [b"abc"]), 3 + MESSAGE_COST),
+        (Send(b"", Service.BASIC, [b"abc", b""], 0), 3 + 2 * MESSAGE_COST),
+        (Stream(PROCESS, b"", Service.BASIC, VIEW, 0, 1, [], [b"abc"], []), 3 + MESSAGE_COST),
         (Changed(GROUP_VIEW), 4 * MESSAGE_COST),
         (Left("x", "left"), MESSAGE_COST),
         (Configured(CONFIGURATION), 2 * MESSAGE_COST),
@@ -234,7 +234,7 @@ def test_a_length_beyond_the_limit_is_refused_before_the_bytes_come() -> None:
 
 
 def test_the_largest_message_fits_a_frame() -> None:
-    data = encode_frame(Send(bytes(ADDRESS_MAX), Service.SAFE, [bytes(MESSAGE_MAX)]))
+    data = encode_frame(Send(bytes(ADDRESS_MAX), Service.SAFE, [bytes(MESSAGE_MAX)], 0))
     reader = FrameReader(CLIENT_FRAMES)
     assert reader.feed(data[:-1]) == []
     assert reader.waiting == len(data) - 1
@@ -243,10 +243,10 @@ def test_the_largest_message_fits_a_frame() -> None:
 
 
 def test_frames_keep_nothing_of_the_buffer_they_came_in() -> None:
-    buffer = bytearray(encode_frame(Send(b"\x01", Service.SAFE, [b"keep"])))
+    buffer = bytearray(encode_frame(Send(b"\x01", Service.SAFE, [b"keep"], 0)))
     (frame,) = FrameReader(CLIENT_FRAMES).feed(memoryview(buffer))  # type: ignore[misc]
     buffer[:] = bytes(len(buffer))
-    assert (frame.address, frame.payloads) == (b"\x01", [b"keep"])
+    assert (frame.address, frame.payloads) == (b"\x01", [b"keep"], 0)
 
 
 def test_answers_carry_plain_values() -> None:

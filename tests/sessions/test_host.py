@@ -183,7 +183,7 @@ def test_more_requests_than_the_node_takes_at_once_are_made_in_the_end() -> None
 def test_messages_reach_members_once_and_in_order() -> None:
     alone = Alone()
     one, two, three = alone.member("x"), alone.member("x", "y"), alone.member("y")
-    alone.say(one, Send(encode_address(Address((group_id("x"), group_id("y")))), Service.SAFE, [b"1", b"2"]))
+    alone.say(one, Send(encode_address(Address((group_id("x"), group_id("y")))), Service.SAFE, [b"1", b"2"], 0))
     alone.send(three, "x", b"3")
     alone.settle()
     assert alone.payloads(one) == alone.payloads(two) == [b"1", b"2", b"3"]
@@ -197,7 +197,7 @@ def test_messages_reach_members_once_and_in_order() -> None:
 def test_a_process_is_reached_by_its_private_name() -> None:
     alone = Alone()
     one, two = alone.connect(), alone.connect()
-    alone.say(one, Send(encode_address(Address((), (PrivateName(500, two),))), Service.AGREED, [b"psst"]))
+    alone.say(one, Send(encode_address(Address((), (PrivateName(500, two),))), Service.AGREED, [b"psst"], 0))
     alone.settle()
     assert (alone.payloads(one), alone.payloads(two)) == ([], [b"psst"])
 
@@ -306,8 +306,8 @@ def test_a_large_message_is_not_kept_out_by_small_ones() -> None:
 @pytest.mark.parametrize(
     ("send", "why"),
     [
-        (Send(b"nonsense", Service.AGREED, [b"x"]), "sent to bytes that are not an address"),
-        (Send(b"\x02", Service.AGREED, [b"x"]), "sent to bytes that are not an address"),
+        (Send(b"nonsense", Service.AGREED, [b"x"], 0), "sent to bytes that are not an address"),
+        (Send(b"\x02", Service.AGREED, [b"x"], 0), "sent to bytes that are not an address"),
         (send_to("x", [bytes(MESSAGE_MAX + 1)]), f"more than {MESSAGE_MAX} bytes: split it"),
         (send_to("x", []), "0 messages at once"),
         (send_to("x", [b""] * (RUN_MESSAGES_MAX + 1)), f"1 to {RUN_MESSAGES_MAX} are allowed"),

@@ -22,6 +22,7 @@ class Message(NamedTuple):
     service: Service
     address: bytes
     payload: bytes
+    event_us: int = 0
 
 
 class Placed(NamedTuple):
@@ -52,17 +53,19 @@ class NaiveReader:
         at = 0
         while at < len(stream):
             kind, service, process, counter, third, fourth = struct.unpack_from(">BBIQHH", stream, at)
+            timed, kind = divmod(kind, 16)
             if kind == 3:
                 _, _, _, _, border, total, offset, length = struct.unpack_from(">BBIQHIII", stream, at)
                 at += 28 + length
                 whole = self._partials.pop((process, counter), b"") + stream[at - length : at]
                 assert len(whole) == offset + length
                 if len(whole) == total:
-                    yield at, Message(process, counter, Service(service), whole[:border], whole[border:])
+                    address, event_us = untimed(whole[:border], timed)
+                    yield at, Message(process, counter, Service(service), address, whole[border:], event_us)
                 else:
                     self._partials[process, counter] = whole
                 continue
-            address = stream[at + 18 : at + 18 + fourth]
+            address, event_us = untimed(stream[at + 18 : at + 18 + fourth], timed)
             at += 18 + fourth
             count = third if kind == 2 else 1
             lengths = struct.unpack_from(f">{count}I", stream, at)
@@ -70,7 +73,11 @@ class NaiveReader:
             for number in range(third):
                 length = lengths[number] if kind == 2 else lengths[0]
                 at += length
-                yield at, Message(process, counter + number, Service(service), address, stream[at - length : at])
+                yield at, Message(process, counter + number, Service(service), address, stream[at - length : at], event_us)
+
+
+def untimed(address: bytes, timed: int) -> tuple[bytes, int]:
+    return (address[:-8], int.from_bytes(address[-8:])) if timed else (address, 0)
 
 
 def stamped(filled: Sequence[FilledDatagram], first_seq: int, turn: int) -> list[bytes]:
@@ -99,7 +106,7 @@ def flattened(deliveries: Iterable[Delivered]) -> list[Placed]:
         Placed(
             one.place.seq,
             one.place.index + step,
-            Message(one.process.number, one.first_counter + step, one.service, one.address, bytes(payload)),
+            Message(one.process.number, one.first_counter + step, one.service, one.address, bytes(payload), one.event_us),
         )
         for run in deliveries
         for one in run.parts()

@@ -117,3 +117,14 @@ def test_fragments() -> None:
     assert first.body == bytes.fromhex(f"{head} 00000000 00000024 746f") + b"x" * 34
     assert second.body == bytes.fromhex(f"{head} 00000024 00000010") + b"x" * 16
     assert (first.klass, second.klass) == (DatagramClass.ORDERED, DatagramClass.SAFE)
+
+
+def test_what_says_when_it_was_sent_has_the_time_behind_its_address() -> None:
+    outbox = Outbox(64, 1000)
+    outbox.submit(Lane.APPLICATION, OutboundRun(5, b"to", Service.AGREED, 9, [b"one", b"two"], 0x0102), None)
+    outbox.submit(Lane.APPLICATION, OutboundRun(5, b"to", Service.SAFE, 11, [b"x" * 50], 0x0102), None)
+    run, begin, rest = [one for _ in range(3) for one in outbox.fill(1)]
+    assert run.body == bytes.fromhex("11 02 00000005 0000000000000009 0002 000a 746f 0000000000000102 00000003 6f6e65 74776f")
+    head = "13 03 00000005 000000000000000b 000a 0000003c"
+    assert begin.body == bytes.fromhex(f"{head} 00000000 00000024 746f 0000000000000102") + b"x" * 26
+    assert rest.body == bytes.fromhex(f"{head} 00000024 00000018") + b"x" * 24

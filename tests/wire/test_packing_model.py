@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_reassembly import Message, NaiveReader, Placed, copied, feed, flattened, ids_of, stamped
 from transis.types.ids import DatagramClass, Service
+from transis.types.limits import EVENT_US_MAX
 from transis.types.outputs import Delivered, Lane, OutboundRun
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.outbox import FilledDatagram, Outbox
@@ -20,7 +21,7 @@ BODIES = (56, 64, 100, 324, 1212)
 
 
 @st.composite
-def submissions(draw: st.DrawFn) -> tuple[Lane, int, bytes, Service, list[bytes]]:
+def submissions(draw: st.DrawFn) -> tuple[Lane, int, bytes, Service, list[bytes], int]:
     """Lane decides the process, as in a node: a process speaks in one lane."""
     lane = draw(lanes)
     size, count = draw(sizes), draw(st.integers(1, 40))
@@ -28,7 +29,7 @@ def submissions(draw: st.DrawFn) -> tuple[Lane, int, bytes, Service, list[bytes]
     payloads = [bytes((number % 251,)) * length for number, length in enumerate(lengths)]
     process = draw(st.integers(0, 2)) + 10 * lane
     address = draw(st.sampled_from((b"", b"group", b"many groups" * 20)))
-    return lane, process, address, draw(st.sampled_from(Service)), payloads
+    return lane, process, address, draw(st.sampled_from(Service)), payloads, draw(st.sampled_from((0, 1, EVENT_US_MAX)))
 
 
 class Sender:
@@ -42,12 +43,12 @@ class Sender:
         self._counters: Counter[int] = Counter()
         self._seq = 1
 
-    def submit(self, lane: Lane, process: int, address: bytes, service: Service, payloads: list[bytes]) -> None:
+    def submit(self, lane: Lane, process: int, address: bytes, service: Service, payloads: list[bytes], event_us: int) -> None:
         first = self._counters[process] + 1
-        taken = self.outbox.submit(lane, OutboundRun(process, address, service, first, payloads), None)
+        taken = self.outbox.submit(lane, OutboundRun(process, address, service, first, payloads, event_us), None)
         self._counters[process] += taken
         for step in range(taken):
-            self.submitted.append(Message(process, first + step, service, address, payloads[step]))
+            self.submitted.append(Message(process, first + step, service, address, payloads[step], event_us))
 
     def fill(self, permit: int) -> None:
         filled = self.outbox.fill(permit)
@@ -95,7 +96,7 @@ def assembled(sender: Sender, data: st.DataObject | None) -> list[Delivered]:
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from(BODIES), st.lists(submissions(), min_size=1, max_size=12))
 def test_everything_arrives_in_the_same_places_whatever_the_bursts(
-    data: st.DataObject, body: int, given_runs: list[tuple[Lane, int, bytes, Service, list[bytes]]]
+    data: st.DataObject, body: int, given_runs: list[tuple[Lane, int, bytes, Service, list[bytes], int]]
 ) -> None:
     sender = Sender(body)
     for submission in given_runs:

@@ -68,6 +68,7 @@ def test_deliveries_carry_what_the_datagram_says() -> None:
         7,
         6,
         True,
+        0,
     )
 
 

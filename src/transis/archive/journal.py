@@ -32,7 +32,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
-from transis.archive.rows import COMMON, RARE, STREAM
+from transis.archive.rows import COMMON, LATER, SELDOM, STREAM
 from transis.process.fork import stays_here
 from transis.trace.files import sync
 from transis.trace.segment import FRAME
@@ -114,8 +114,8 @@ KIND_HEADER: Final = b"H"
 KIND_ROWS: Final = b"A"
 KIND_END: Final = b"E"
 
-JOURNAL_FORMAT: Final = 2
-READABLE: Final = (1, JOURNAL_FORMAT)
+JOURNAL_FORMAT: Final = 3
+READABLE: Final = (1, 2, JOURNAL_FORMAT)
 
 HEADER_MAX: Final = 1024
 """At most so many bytes precede the first frame with rows. No value of a message lies so near the beginning of a file, because
@@ -173,8 +173,8 @@ class Journal:
 
     def append(self, table: pa.Table) -> None:
         """Append one frame. If the disk refuses it, nothing of it is there."""
-        if all(table[name].null_count == table.num_rows for name, _ in RARE):
-            table = table.select([name for name, _ in COMMON])
+        empty = {name for name, _ in SELDOM if table[name].null_count == table.num_rows}
+        table = table.select([name for name in STREAM.names if name not in empty])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -288,7 +288,7 @@ class JournalReader:
         fields = msgspec.msgpack.decode(content, type=dict[str, Any])
         its_format = fields.get("format")
         if its_format not in READABLE:
-            text = f"{self._path} is a journal of format {its_format}, this release reads {' and '.join(map(str, READABLE))}"
+            text = f"{self._path} is a journal of format {its_format}, this release reads {READABLE[0]} to {READABLE[-1]}"
             raise OtherFormat(f"{text}: start an archiver of the release that wrote it, or move the file away")
         header = msgspec.convert(fields, JournalHeader)
         self.group = header.group
@@ -309,15 +309,15 @@ def _size(file: BufferedReader) -> int:
 
 
 def _table(body: memoryview) -> pa.Table | None:
-    """The rows, with the columns that were left out; None if these are not rows of an archive."""
+    """The rows, with the columns that were left out or did not exist yet; None if these are not rows of an archive."""
     try:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
     except (pa.ArrowException, OSError):  # Arrow raises OSError for a stream that is too short.
         return None
-    if table.schema == STREAM:
-        return table
-    if table.schema != pa.schema(COMMON):
+    if not all(field.name in STREAM.names and field == STREAM.field(field.name) for field in table.schema):
         return None
-    rare = [pa.nulls(table.num_rows, kind) for _, kind in RARE]
-    return pa.table([*table.columns, *rare], schema=STREAM)
+    columns = {name: table[name] for name in table.schema.names}
+    if any(name not in columns and name not in LATER for name, _ in COMMON):
+        return None
+    return pa.table([columns.get(field.name, pa.nulls(table.num_rows, field.type)) for field in STREAM], schema=STREAM)

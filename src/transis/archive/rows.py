@@ -63,9 +63,16 @@ COMMON: Final[list[tuple[str, pa.DataType]]] = [
     ("counter", pa.int64()),
     ("service", WORD),
     ("sent_us", pa.int64()),
+    ("event_time", pa.timestamp("us", "UTC")),
     ("received_at", pa.timestamp("us", "UTC")),
     ("value", pa.binary()),
 ]
+
+ATTRIBUTES: Final[list[tuple[str, pa.DataType]]] = [
+    ("key", pa.binary()),
+    ("headers", pa.map_(pa.string(), pa.binary())),
+]
+"""What only some senders attach to their messages."""
 
 RARE: Final[list[tuple[str, pa.DataType]]] = [
     # In rows of views and configurations.
@@ -86,7 +93,13 @@ RARE: Final[list[tuple[str, pa.DataType]]] = [
 ]
 """Null in every message."""
 
-STREAM: Final = pa.schema([*COMMON, *RARE])
+SELDOM: Final = [*ATTRIBUTES, *RARE]
+"""Null in most portions: a journal leaves out those that are null in all rows of a frame."""
+
+STREAM: Final = pa.schema([*COMMON, *SELDOM])
+
+LATER: Final = frozenset({"event_time", *(name for name, _ in ATTRIBUTES)})
+"""Columns that archives of earlier releases do not have: there they are null."""
 
 REPEATING: Final = tuple(name for name, kind in COMMON if kind == WORD)
 """Columns that are dictionary-encoded in Parquet."""
@@ -162,8 +175,14 @@ class PlaceRange(NamedTuple):
     step: int
 
 
+Headers = list[tuple[str, bytes]]
+
+
 class Portion:
-    """Consecutive rows of one life, on their way to disk."""
+    """Consecutive rows of one life, on their way to disk.
+
+    `times` has (event_us, rows), 0 for unknown. `keys` and `headers` stay empty until a row has any, and then have one for each.
+    """
 
     def __init__(self, group: str, archiver: str, life: int, first_row: int) -> None:
         self.rows = 0
@@ -172,6 +191,9 @@ class Portion:
         self.runs: list[RowRun] = []
         self.ranges: list[PlaceRange] = []
         self.values: list[bytes | None] = []
+        self.times: list[tuple[int, int]] = []
+        self.keys: list[bytes | None] = []
+        self.headers: list[Headers | None] = []
         self.rare: list[Rare] = []
         self._group, self._archiver, self._life, self._first_row = group, archiver, life, first_row
         self._nodes = WordCodes(node_name)
@@ -190,6 +212,14 @@ class Portion:
     def process(self, process: ProcessId) -> tuple[int, int]:
         """The code of the process and the code of its name as a sender."""
         return self._processes.code(process), self._senders.code(process)
+
+    def attach(self, batch: Batch[bytes]) -> None:
+        """Keys and headers of the messages that come next; the rows before them have none."""
+        missing = self.rows - len(self.keys)
+        self.keys += [None] * missing
+        self.headers += [None] * missing
+        self.keys += batch.keys
+        self.headers += [list(headers.items()) or None for headers in batch.headers]
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
@@ -230,8 +260,19 @@ class Portion:
             "counter": pa.array(runs.rank + runs.repeated_less_start("first"), mask=runs.is_rare),
             "service": runs.words("service", list(SERVICES)),
             "sent_us": pa.array(runs.repeated("sent_us"), mask=runs.is_rare),
+            "event_time": self._event_times(),
             "value": pa.array(self.values, pa.binary()),
+            **{name: self._attached(name, kind) for name, kind in ATTRIBUTES},
         }
+
+    def _event_times(self) -> pa.Array:
+        times: Numbers = np.array(self.times, dtype=np.int64).reshape(-1, 2)
+        event_us = np.repeat(times[:, 0], times[:, 1])
+        return pa.array(event_us, mask=event_us == 0).view(pa.timestamp("us", "UTC"))
+
+    def _attached(self, name: str, kind: pa.DataType) -> pa.Array:
+        known = self.keys if name == "key" else self.headers
+        return pa.array([*known, *[None] * (self.rows - len(known))], kind) if known else pa.nulls(self.rows, kind)
 
     def _rare_columns(self, runs: _RowRuns) -> dict[str, pa.Array]:
         """The few rows with such values are built one by one, then placed among nulls."""
@@ -368,6 +409,10 @@ class RowBuilder:
         else:
             portion.ranges.append(PlaceRange(at.seq, at.index, len(payloads), 0))
         portion.values += payloads
+        portion.times += batch.event_us
+        if batch.has_attributes:
+            portion.attach(batch)
+            self.bytes += sum(map(_size_of_attributes, portion.keys[-len(batch) :], portion.headers[-len(batch) :]))
         process, sender = portion.process(batch.sender)
         words = (process, sender, batch.first, int(service), batch.sent_us, now_us)
         self._add(MESSAGE, len(payloads), is_ordered, at.ring, batch.view, *words)
@@ -410,6 +455,7 @@ class RowBuilder:
         assert at is not None, "the first view of a member is a regular one"
         portion.ranges.append(PlaceRange(at.seq, at.index, 1, 0))
         portion.values.append(None)
+        portion.times.append((0, 1))
         portion.rare.append(one.rare)
         self.bytes += _size_of(one.rare)
         self._add(one.kind, 1, is_ordered, at.ring, one.conf, NOTHING, NOTHING, 0, NOTHING, 0, one.now_us)
@@ -435,6 +481,10 @@ class RowBuilder:
         portion.rows += rows
         self.rows += rows
         self.bytes += ROW_BYTES * rows
+
+
+def _size_of_attributes(key: bytes | None, headers: Headers | None) -> int:
+    return len(key or b"") + sum(ROW_BYTES + len(name) + len(value) for name, value in headers or ())
 
 
 def _size_of(value: Any) -> int:

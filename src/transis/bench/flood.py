@@ -86,7 +86,7 @@ _REQUEST: Final = encode_transfer(StateRequest(1, False, False, ()))
 
 
 def _sends(payloads: Sequence[bytes], times: int) -> list[ClientFrame]:
-    return [Send(_ADDRESS, Service.AGREED, list(payloads))] * times
+    return [Send(_ADDRESS, Service.AGREED, list(payloads), 0)] * times
 
 
 def _joins_and_leaves(names: Sequence[str]) -> list[ClientFrame]:

@@ -22,6 +22,7 @@ from transis.archive.archiver import set_within
 from transis.cli.admin import complete_group
 from transis.cli.messages import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
 from transis.cli.options import complain, printable, say, stdout
+from transis.client.link import wall_clock_us
 from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageError
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _make(options: ArchiveOptions, where: tuple[Path | None, str | None, Path | 
         BlockingThread("writes"),
         BlockingThread("publishes"),
         time.monotonic,
-        lambda: time.time_ns() // 1000,
+        wall_clock_us,
         partial(complain, "archive"),
     )
     return Archiver(options.group, local_directory(options.to), options.name, ArchiveLimits(*options.limits), world)

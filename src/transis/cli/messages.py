@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from transis.cli.admin import complete_group, complete_service
-from transis.cli.options import SERVICES, SHOWN_MAX, as_json, choice, complain, one_of, shown, stdout
+from transis.cli.options import SERVICES, SHOWN_MAX, as_json, choice, complain, one_of, shown, stdout, wrong
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.events import Batch, Message, View
 from transis.client.group import Group
@@ -125,6 +125,13 @@ def send(
         list[str] | None,
         typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="Another group to send to; repeatable."),
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The key of the messages, carried for who reads them.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="A header of the messages; repeatable."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the messages are delivered at this node.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the outcome of the messages.")] = False,
     socket: SocketOption = None,
@@ -135,7 +142,7 @@ def send(
 
     Exit code 1 if messages were refused, or if their outcome is unknown because the connection to the daemon was lost.
     """
-    sending = SendReport([group, *(also or ())], _service_of(service), wait)
+    sending = SendReport([group, *(also or ())], _service_of(service), wait, _bytes_of(key), _headers_of(header or []))
     payloads = _messages(text or [], lines, whole)
 
     async def work(session: Session[bytes]) -> int:
@@ -154,12 +161,30 @@ def _service_of(name: str) -> Service:
     return Service[one_of("--service", name, SERVICES).upper()]
 
 
+def _bytes_of(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _headers_of(given: list[str]) -> dict[str, bytes] | None:
+    headers: dict[str, bytes] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name or name in headers:
+            raise wrong("--header", repr(one), "is there already: each name once" if name in headers else "must be NAME=VALUE")
+        headers[name] = value.encode("utf-8", "surrogateescape")
+    return headers or None
+
+
 class SendReport:
     """Sends messages, counts their outcomes and reports them."""
 
-    def __init__(self, groups: list[str], service: Service, wait: bool) -> None:
+    def __init__(
+        self, groups: list[str], service: Service, wait: bool, key: bytes | None, headers: dict[str, bytes] | None
+    ) -> None:
         self._groups = groups
         self._service = service
+        self._key = key
+        self._headers = headers
         self._wait = wait
         self._open: deque[Receipt] = deque()
         self._counts: Counter[str] = Counter()
@@ -169,7 +194,8 @@ class SendReport:
     async def send_all(self, session: Session[bytes], payloads: AsyncIterator[list[bytes]]) -> None:
         try:
             async for some in payloads:
-                receipt = await session.send_many(self._groups, some, self._service)
+                keys = None if self._key is None else [self._key] * len(some)
+                receipt = await session.send_many(self._groups, some, self._service, keys=keys, headers=self._headers)
                 self._first = self._first or str(receipt.id)
                 self._open.append(receipt)
                 while len(self._open) > OPEN_MAX:
@@ -400,6 +426,8 @@ class JsonPrinter(EventPrinter):
     def _message(self, message: Message[bytes]) -> str:
         value: dict[str, Any] = {"type": "message", "groups": list(message.groups), "sender": str(message.sender)}
         value |= {"counter": message.counter, "service": message.service.name.lower(), **as_json(message.data)}
+        value |= {"time": message.time.isoformat(), "key": None if message.key is None else as_json(message.key)}
+        value["headers"] = {name: as_json(one) for name, one in message.headers.items()}
         return json.dumps(value | {"view": str(message.view), "place": list(message.place)}, ensure_ascii=False)
 
     def _view(self, view: View) -> str:

@@ -13,16 +13,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
+from transis.client.attributes import NO_HEADERS, PLAIN, Attributes, Headers, event_us_at, split_payload, time_at
 from transis.sessions.frames import Stream
 from transis.types.errors import CodecError, UsageError
 from transis.types.ids import MessageId, PhaseName, Place, ProcessId, Service, Stretch, ViewId
 from transis.types.views import GroupView as View
 from transis.types.views import GroupViewId
 from transis.types.views import View as Configuration
+from transis.wire.items import has_attributes
 
 __all__ = ["Batch", "Codec", "Configuration", "Json", "Message", "MsgPack", "Passed", "Position", "Raw", "View", "beginning"]
 
@@ -41,6 +44,7 @@ class RunHeader(NamedTuple):
     view: ViewId
     first: int
     stretches: Sequence[Stretch]
+    times: Sequence[tuple[int, int]]
 
 
 def place_in(stretches: Iterable[Stretch], rank: int) -> Place:
@@ -55,11 +59,12 @@ def place_in(stretches: Iterable[Stretch], rank: int) -> Place:
 class Message(Generic[T]):
     """One message, as all its receivers see it."""
 
-    __slots__ = ("_header", "counter", "data")
-    __match_args__ = ("sender", "data", "service", "groups", "counter", "view", "place")
+    __slots__ = ("_attributes", "_header", "counter", "data")
+    __match_args__ = ("sender", "data", "service", "groups", "counter", "view", "place", "key", "headers", "time")
 
-    def __init__(self, header: RunHeader, counter: int, data: T) -> None:
+    def __init__(self, header: RunHeader, counter: int, data: T, attributes: Attributes = PLAIN) -> None:
         self._header = header
+        self._attributes = attributes
         self.counter: int = counter
         self.data: T = data
 
@@ -98,11 +103,26 @@ class Message(Generic[T]):
         """Its sender and its counter, which together no other message has."""
         return MessageId(self.sender, self.counter)
 
-    def _key(self) -> tuple[object, ...]:
-        return self.counter, self.data, self.place, *self._header[:4]
+    @property
+    def key(self) -> bytes | None:
+        """The key that its sender gave it, if any."""
+        return self._attributes.key
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that its sender gave it; empty if none."""
+        return self._attributes.headers or NO_HEADERS
+
+    @property
+    def time(self) -> datetime:
+        """When it was sent, in whole milliseconds of its sender's wall clock, or the time that its sender gave it. In UTC."""
+        return time_at(_event_us(self._attributes, self._header.times, self.counter - self._header.first))
+
+    def _compared(self) -> tuple[object, ...]:
+        return self.counter, self.data, self.place, self.time, self._attributes, *self._header[:4]
 
     def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, Message) else NotImplemented
+        return self._compared() == other._compared() if isinstance(other, Message) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -136,17 +156,25 @@ def _addressed(what: Message[Any] | Batch[Any]) -> str:
     return f"{to} ({what.service.name.lower()})"
 
 
+def _event_us(attributes: Attributes, times: Sequence[tuple[int, int]], rank: int) -> int:
+    own = attributes.event_us
+    return event_us_at(times, rank) if own is None else own
+
+
 class Batch(Generic[T]):
     """Consecutive messages of one sender with one address and one service, as they arrived in one frame."""
 
-    __slots__ = ("_codec", "_frame", "_header", "_skip", "groups")
+    __slots__ = ("_codec", "_frame", "_header", "_skip", "_split", "groups", "has_attributes")
 
     def __init__(self, frame: Stream, groups: tuple[str, ...], codec: Codec[T], skip: int = 0) -> None:
         self.groups: tuple[str, ...] = groups
+        self.has_attributes: bool = has_attributes(frame.address)
+        """Whether any of them may have a key, headers or a time of its own."""
         self._frame = frame
         self._codec = codec
         self._skip = skip
         self._header: RunHeader | None = None
+        self._split: list[tuple[Attributes, bytes]] | None = None
 
     @property
     def sender(self) -> ProcessId:
@@ -181,7 +209,38 @@ class Batch(Generic[T]):
     @property
     def payloads(self) -> list[bytes]:
         """The data of the messages, not decoded."""
+        if self.has_attributes:
+            return [data for _, data in self._parted()]
         return self._frame.payloads[self._skip :] if self._skip else self._frame.payloads
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """The key of each message."""
+        return [one.key for one, _ in self._parted()] if self.has_attributes else [None] * len(self)
+
+    @property
+    def headers(self) -> list[Headers]:
+        """The headers of each message."""
+        return [one.headers or NO_HEADERS for one, _ in self._parted()] if self.has_attributes else [NO_HEADERS] * len(self)
+
+    @property
+    def times(self) -> list[datetime]:
+        """When each message was sent, or the time that its sender gave it, in UTC."""
+        return [time for event_us, count in self.event_us for time in [time_at(event_us)] * count]
+
+    @property
+    def event_us(self) -> list[tuple[int, int]]:
+        """The same in microseconds since 1970: (event_us, count) for `count` consecutive messages."""
+        if self.has_attributes:
+            times = self._frame.times
+            return [(_event_us(one, times, rank), 1) for rank, (one, _) in enumerate(self._parted(), self._skip)]
+        return _times_behind(self._skip, self._frame.times)
+
+    def _parted(self) -> list[tuple[Attributes, bytes]]:
+        """Attributes and data of the messages, which begin with attributes."""
+        if self._split is None:
+            self._split = list(map(split_payload, self._frame.payloads[self._skip :]))
+        return self._split
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -197,9 +256,12 @@ class Batch(Generic[T]):
         if not self._skip <= rank < len(frame.payloads):
             raise IndexError(rank - self._skip)
         if header is None:
-            shared = (frame.sender, frame.service, self.groups, frame.view, frame.first, frame.stretches)
+            shared = (frame.sender, frame.service, self.groups, frame.view, frame.first, frame.stretches, frame.times)
             header = self._header = RunHeader(*shared)
         counter = frame.first + rank
+        if self.has_attributes:
+            attributes, data = self._parted()[rank - self._skip]
+            return Message(header, counter, self._decode(data, counter), attributes)
         return Message(header, counter, self._decode(frame.payloads[rank], counter))
 
     def __iter__(self) -> Iterator[Message[T]]:
@@ -238,6 +300,19 @@ def _behind(skip: int, stretches: list[Stretch]) -> list[Stretch]:
         skip -= gone
         if gone < count:
             rest.append((seq, index + gone, count - gone))
+    return rest
+
+
+def _times_behind(skip: int, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times without those of the first `skip` messages."""
+    if not skip:
+        return times
+    rest: list[tuple[int, int]] = []
+    for event_us, count in times:
+        gone = min(skip, count)
+        skip -= gone
+        if gone < count:
+            rest.append((event_us, count - gone))
     return rest
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from transis.client.attributes import Headers
 from transis.client.contexts import UnenteredAsync
 from transis.client.events import Batch, Configuration, Passed, Position, View, beginning
 from transis.client.sending import Receipt
@@ -88,16 +90,36 @@ class Group(MessageStream[T]):
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
-    async def send(self, data: T, service: Service = Service.AGREED) -> Receipt:
+    async def send(
+        self,
+        data: T,
+        service: Service = Service.AGREED,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        time: datetime | None = None,
+    ) -> Receipt:
         """One multicast of `data` to all members of all names of this group. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for.
+        Waits for flow control, not for delivery: that is what the receipt is for. Key and headers are carried, not interpreted;
+        `time` is when it happened, if not now.
         """
-        return await self._session._send(self._address, data, service)
+        return await self._session._send(self._address, data, service, key, headers, time)
 
-    async def send_many(self, datas: Sequence[T], service: Service = Service.AGREED) -> Receipt:
-        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`."""
-        return await self._session._send_many(self._address, datas, service)
+    async def send_many(
+        self,
+        datas: Sequence[T],
+        service: Service = Service.AGREED,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | Sequence[Headers | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
+    ) -> Receipt:
+        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`.
+
+        Keys and times are one for each message; headers too, or the same for all.
+        """
+        return await self._session._send_many(self._address, datas, service, keys, headers, times)
 
     # --- joining and leaving ----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
@@ -36,9 +37,17 @@ class Link(Protocol):
 
     def send(self, frames: Sequence[ClientFrame]) -> None: ...
 
+    def wall_us(self) -> int:
+        """The wall clock where the session runs, in microseconds since 1970; virtual where time is virtual."""
+        ...
+
     async def close(self) -> None:
         """Flush what was sent, then wait for the connection to close, but not for long."""
         ...
+
+
+def wall_clock_us() -> int:
+    return time.time_ns() // 1_000
 
 
 class SocketLink(asyncio.Protocol):
@@ -73,6 +82,8 @@ class SocketLink(asyncio.Protocol):
 
     def send(self, frames: Sequence[ClientFrame]) -> None:
         self._write(b"".join(map(encode_frame, frames)))
+
+    wall_us = staticmethod(wall_clock_us)
 
     async def close(self) -> None:
         if self._transport is not None:

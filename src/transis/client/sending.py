@@ -12,6 +12,8 @@
    the session.
 6. A receipt that nobody awaits costs nothing and warns about nothing.
 7. A receipt knows in which configurations its messages were delivered: one, unless the view changed between them.
+8. What leaves in one frame has one time: that of its first message, in whole milliseconds. Frames of one millisecond can then
+   share a header behind the node, so that many small ones cost little.
 """
 
 from __future__ import annotations
@@ -287,6 +289,9 @@ class Receipts:
 
 Transmit = Callable[[Sequence[ClientFrame]], None]
 
+GRAIN_US: Final = 1_000
+"""What times of sending are cut to."""
+
 
 def require_service(service: object) -> None:
     if isinstance(service, Service):
@@ -335,17 +340,21 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 class SendBuffer:
     """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
-    def __init__(self, transmit: Transmit, home: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, transmit: Transmit, wall_us: Callable[[], int], home: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.credit: int = 0
         self.accepted: int = 0
         self.home = home
         """The only loop in which anything is sent."""
         self._transmit = transmit
+        self._wall_us = wall_us
         self._failure: Callable[[], TransisError] | None = None
         self._frames: list[ClientFrame] = []
         self._run: list[bytes] = []
         self._run_key: tuple[bytes, Service] | None = None
         self._run_bytes = 0
+        self._run_us = 0
         self._flush_planned = False
         self._turn = asyncio.Lock()
         self._queued = 0
@@ -408,6 +417,8 @@ class SendBuffer:
             require_service(service)
             self._close_run()
             self._run_key = key
+            now_us = self._wall_us()
+            self._run_us = now_us - now_us % GRAIN_US
         self._run += payloads
         self._run_bytes += size
         self.credit -= size + MESSAGE_COST * len(payloads)
@@ -421,7 +432,7 @@ class SendBuffer:
     def _close_run(self) -> None:
         if self._run_key is not None:
             address, service = self._run_key
-            self._frames.append(Send(address, service, self._run))
+            self._frames.append(Send(address, service, self._run, self._run_us))
             self._run, self._run_key, self._run_bytes = [], None, 0
 
     def post(self, frame: ClientFrame) -> None:

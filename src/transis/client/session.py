@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
+from transis.client.attributes import Headers, all_with_attributes, with_attributes
 from transis.client.events import Codec, Position
 from transis.client.group import AddressBook, Destination, JoinedGroups, Joining, checkpoint_of, require_application_name
 from transis.client.link import CONNECT_SECONDS, Link
@@ -54,6 +56,7 @@ from transis.sessions.frames import (
 from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
 from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
+from transis.wire.items import attributed_address
 
 # --- session ----------------------------------------------------------------------------------------------------------
 
@@ -81,7 +84,7 @@ class Session(Generic[T]):
         self._label = label
         self.window: int = window
         self._process: ProcessId | None = None
-        self._out = SendBuffer(link.send, asyncio.get_running_loop())
+        self._out = SendBuffer(link.send, link.wall_us, asyncio.get_running_loop())
         self._sending: Sender
         self._memberships: JoinedGroups
         self._transfers: dict[GroupId, StateTransfer] = {}
@@ -219,31 +222,66 @@ class Session(Generic[T]):
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
-    async def send(self, to: Destination | Sequence[Destination], data: T, service: Service = Service.AGREED) -> Receipt:
+    async def send(
+        self,
+        to: Destination | Sequence[Destination],
+        data: T,
+        service: Service = Service.AGREED,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        time: datetime | None = None,
+    ) -> Receipt:
         """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for.
+        Waits for flow control, not for delivery: that is what the receipt is for. Key and headers are carried, not interpreted;
+        `time` is when it happened, if not now.
         """
-        return await self._send(self._addresses.look_up(to), data, service)
+        return await self._send(self._addresses.look_up(to), data, service, key, headers, time)
 
     async def send_many(
-        self, to: Destination | Sequence[Destination], datas: Sequence[T], service: Service = Service.AGREED
+        self,
+        to: Destination | Sequence[Destination],
+        datas: Sequence[T],
+        service: Service = Service.AGREED,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | Sequence[Headers | None] | None = None,
+        times: Sequence[datetime | None] | None = None,
     ) -> Receipt:
         """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`.
 
         If it is cancelled while it waits, some of the first messages may have been sent.
+
+        Keys and times are one for each message; headers too, or the same for all.
         """
-        return await self._send_many(self._addresses.look_up(to), datas, service)
+        return await self._send_many(self._addresses.look_up(to), datas, service, keys, headers, times)
 
-    async def _send(self, address: bytes, data: T, service: Service) -> Receipt:
+    async def _send(
+        self, address: bytes, data: T, service: Service, key: bytes | None, headers: Headers | None, time: datetime | None
+    ) -> Receipt:
         self._require_open()
-        return await self._sending.send(address, self.codec.encode(data), service)
+        payload = self.codec.encode(data)
+        if key is not None or headers is not None or time is not None:
+            address, payload = attributed_address(address), with_attributes(payload, key, headers, time)
+        return await self._sending.send(address, payload, service)
 
-    async def _send_many(self, address: bytes, datas: Sequence[T], service: Service) -> Receipt:
+    async def _send_many(
+        self,
+        address: bytes,
+        datas: Sequence[T],
+        service: Service,
+        keys: Sequence[bytes | None] | None,
+        headers: Headers | Sequence[Headers | None] | None,
+        times: Sequence[datetime | None] | None,
+    ) -> Receipt:
         self._require_open()
         if isinstance(datas, bytes | bytearray | str):
             raise UsageError("send_many takes several messages, as in send_many(to, [one, another]): for one there is send")
-        return await self._sending.send_many(address, list(map(self.codec.encode, datas)), service)
+        payloads = list(map(self.codec.encode, datas))
+        if keys is not None or headers is not None or times is not None:
+            address, payloads = attributed_address(address), all_with_attributes(payloads, keys, headers, times)
+        return await self._sending.send_many(address, payloads, service)
 
     def _require_open(self) -> None:
         if self._failure is not None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
-from transis.client.link import Link, OnFrames, OnLost
+from transis.client.link import Link, OnFrames, OnLost, wall_clock_us
 from transis.net.host import NodeHost, Opening
 from transis.net.runtime import fast_loop
 from transis.net.session_server import SessionServer, log
@@ -177,6 +177,8 @@ class ThreadLink:
     def send(self, frames: Sequence[ClientFrame]) -> None:
         if not self._is_lost and not self._to_node.put(frames):
             self._lose("its thread has ended")
+
+    wall_us = staticmethod(wall_clock_us)
 
     async def close(self) -> None:
         if not self._is_lost and self._to_node.put([None]):

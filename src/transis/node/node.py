@@ -207,10 +207,13 @@ class Node:
         self._follow()
         return True
 
-    def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
+    def submit(
+        self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0, event_us: int = 0
+    ) -> int:
         """Take messages for sending; return how many were taken. Try the others again after Room.
 
-        An address is made by `encode_address`, or empty for nobody in particular; the sender need not be a member.
+        An address is made by `encode_address`, or empty for nobody in particular; the sender need not be a member. `event_us` is
+        when they were sent (OutboundRun).
         """
         self._now = now
         _check_submission(payloads, address)
@@ -219,7 +222,7 @@ class Node:
         if not self._running or not payloads:
             return 0
         first = self._counters[process] + 1
-        run = OutboundRun(process, address, service, first, payloads)
+        run = OutboundRun(process, address, service, first, payloads, event_us)
         taken = self._engine.submit(now, Lane.APPLICATION, run)
         self._counters[process] += taken
         if taken:

@@ -46,6 +46,7 @@ class OpenFrame:
         "_sent_us",
         "_service",
         "_stretches",
+        "_times",
         "_view",
         "recipients",
     )
@@ -59,6 +60,7 @@ class OpenFrame:
         self._sent_us = 0
         self._first = self._next = 0
         self._stretches: list[Stretch] = []
+        self._times: list[tuple[int, int]] = []
         self._payloads: list[bytes] = []
         self._cost = 0
 
@@ -96,16 +98,19 @@ class OpenFrame:
         self._next += len(copies)
         self._cost += _cost_of(run)
         self._stretches += run.stretches
+        times, event_us, count = self._times, run.event_us, len(copies)
+        if times and times[-1][0] == event_us:
+            times[-1] = (event_us, times[-1][1] + count)
+        else:
+            times.append((event_us, count))
 
     def close(self) -> OutFrame:
         """Return the frame, and start over with none."""
         assert self._sender is not None, "there is a frame to close"
         assert self._view is not None
-        frame = Stream(
-            self._sender, self._address, self._service, self._view, self._sent_us, self._first, self._stretches, self._payloads
-        )
-        out = OutFrame(frame, self._cost)
-        self.recipients, self._stretches, self._payloads, self._cost = None, [], [], 0
+        what = (self._sender, self._address, self._service, self._view, self._sent_us, self._first)
+        out = OutFrame(Stream(*what, self._stretches, self._payloads, self._times), self._cost)
+        self.recipients, self._stretches, self._payloads, self._times, self._cost = None, [], [], [], 0
         return out
 
     @property

@@ -21,7 +21,7 @@ import msgspec
 
 from transis.types.errors import Rejection
 from transis.types.ids import Place, ProcessId, Service, ViewId
-from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.limits import ADDRESS_MAX, EVENT_US_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.views import GroupView, GroupViewId, View
 
 SESSION_VERSION: Final = 3
@@ -72,12 +72,16 @@ class Leave(_Layout, frozen=True, tag=3):
     name: _Text
 
 
-class Send(_Layout, frozen=True, tag=4):
-    """Consecutive messages with one address (wire.address) and service."""
+class Send(_Layout, frozen=True, tag=10):
+    """Consecutive messages with one address (wire.address) and service.
+
+    `event_us` is when they were sent, by the client's wall clock in microseconds since 1970. (4 was Send without it.)
+    """
 
     address: Annotated[bytes, msgspec.Meta(max_length=ADDRESS_MAX)]
     service: Service
     payloads: Annotated[list[bytes], msgspec.Meta(min_length=1, max_length=RUN_MESSAGES_MAX)]
+    event_us: Annotated[int, msgspec.Meta(ge=0, le=EVENT_US_MAX)]
 
 
 class Credit(_Layout, frozen=True, tag=5):
@@ -140,11 +144,12 @@ class NotJoined(_Layout, frozen=True, tag=35):
     why: str
 
 
-class Stream(_Layout, frozen=True, tag=36):
+class Stream(_Layout, frozen=True, tag=45):
     """Messages of one sender with one address and service, counters from `first` on.
 
     `view` is the configuration in force (regular or transitional), `sent_us` the sender's clock when the first of them got its
-    place. A client passes them to those streams whose groups it is in at this point of its own stream.
+    place. `times` says when they were sent, by the sender's wall clock: (event_us, count) for `count` consecutive messages. A
+    client passes them to those streams whose groups it is in at this point of its own stream. (36 was Stream without `times`.)
     """
 
     sender: ProcessId
@@ -155,6 +160,7 @@ class Stream(_Layout, frozen=True, tag=36):
     first: _Count
     stretches: list[tuple[_Count, _Count, _Count]]
     payloads: list[bytes]
+    times: list[tuple[_Count, _Count]]
 
 
 class Changed(_Layout, frozen=True, tag=37):

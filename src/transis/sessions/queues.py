@@ -266,7 +266,7 @@ class SendQueue:
         while session.unsent and budget > 0:
             unsent = session.unsent[0]
             batch = unsent.next_batch(budget)
-            taken = self._node.submit(now, unsent.service, batch, unsent.address, session.number)
+            taken = self._node.submit(now, unsent.service, batch, unsent.address, session.number, unsent.event_us)
             cost = unsent.cost if taken == unsent.remaining else payload_cost(batch[:taken])
             if taken:
                 self._book(now, session, taken, cost)

@@ -134,11 +134,12 @@ class OutFrame:
 class Unsent:
     """A Send of which the node has not taken the messages from `position` on; `cost` is theirs."""
 
-    __slots__ = ("_is_own", "address", "cost", "payloads", "position", "service")
+    __slots__ = ("_is_own", "address", "cost", "event_us", "payloads", "position", "service")
 
     def __init__(self, send: Send, cost: int) -> None:
         self.address = send.address
         self.service = send.service
+        self.event_us = send.event_us
         self.payloads: list[bytes] = send.payloads
         self.position = 0
         self.cost = cost
@@ -152,6 +153,7 @@ class Unsent:
         if (
             send.service is not self.service
             or send.address != self.address
+            or send.event_us != self.event_us
             or len(self.payloads) + len(send.payloads) > RUN_MESSAGES_MAX
         ):
             return False

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, MapType, TimestampType
 
 from transis.spark.inputs import is_local, literally, local_path
 from transis.spark.schema import FLAG, INT, LONG, TEXT, columns
@@ -48,8 +48,11 @@ STREAM: Final = columns(
     counter=LONG,
     service=TEXT,
     sent_us=LONG,
+    event_time=TimestampType(),
     received_at=TimestampType(),
     value=BinaryType(),
+    key=BinaryType(),
+    headers=MapType(TEXT, BinaryType()),
     view=TEXT,
     members=TEXTS,
     joined=TEXTS,
@@ -88,8 +91,11 @@ MESSAGES: Final = (
     "counter",
     "service",
     "sent_us",
+    "event_time",
     "received_at",
     "value",
+    "key",
+    "headers",
     "archiver",
     "life",
     "row",

@@ -184,6 +184,10 @@ class SimulatedSessions:
             self._turns.drop(link)
 
 
+WALL_BEGAN_US: Final = 946_684_800_000_000
+"""The wall clocks of simulated clients show the year 2000 when the simulation begins: a date that nobody takes for today's."""
+
+
 class SimulatedLink:
     """`process` is the number that the node gave it."""
 
@@ -212,6 +216,9 @@ class SimulatedLink:
     def send(self, frames: Sequence[ClientFrame]) -> None:
         if not self._is_over:
             self._carry(list(frames))
+
+    def wall_us(self) -> int:
+        return WALL_BEGAN_US + self._world.now
 
     async def close(self) -> None:
         if not self._is_over:

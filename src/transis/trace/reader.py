@@ -265,7 +265,7 @@ def _history(nodes: list[NodeTrace], lives: dict[NodeId, list[Segment]], finding
 
 # --- addresses --------------------------------------------------------------------------------------------------------
 
-KIND: Final = 1
+KINDS: Final = (1, 3)
 HEAD: Final = Struct(">BBB")
 GROUP: Final = Struct(">Q")
 PROCESS: Final = Struct(">QI")
@@ -278,7 +278,7 @@ def read_address(address: bytes) -> Address:
         return NOBODY
     kind, groups, processes = HEAD.unpack_from(address)
     split = HEAD.size + groups * GROUP.size
-    if kind != KIND or len(address) != split + processes * PROCESS.size:
+    if kind not in KINDS or len(address) != split + processes * PROCESS.size:
         return NOBODY
     if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
         return NOBODY

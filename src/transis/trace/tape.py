@@ -286,7 +286,7 @@ class DeliveryLog:
     def _begin(self, run: Delivered) -> bool:
         """Begin a stretch; False for the groups' own messages, which are in none."""
         self._end_stretch()
-        process, address, service, first, _, _, _, stretches, _, origin_us, timestamp, ordered = run
+        process, address, service, first, _, _, _, stretches, _, origin_us, timestamp, ordered, _ = run
         if process[1] >= PROCESSES_MAX:
             return False
         seq, index, _ = stretches[0]

@@ -16,6 +16,18 @@ NAME_MAX: Final = 64
 ADDRESS_MAX: Final = 1024
 """Bytes of a run's address (groups it goes to), repeated in every run header."""
 
+EVENT_US_MAX: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999, in microseconds since 1970: beyond it there is no date to show."""
+
+KEY_MAX: Final = 1024
+"""Bytes of a message's key. A key names something; what it says belongs into the data."""
+
+HEADERS_MAX: Final = 64
+"""Headers of one message: every reader makes a dictionary of them."""
+
+HEADERS_BYTES_MAX: Final = 8 * 1024
+"""Bytes of a message's headers, names and values together, as most web servers allow: headers describe data, they are not it."""
+
 NETWORK_ADDRESS_MAX: Final = 256
 """Bytes of the address at which a node is reached: several times the length of a numeric IPv6 address with scope and port."""
 

@@ -55,13 +55,17 @@ class Phase(IntEnum):
 
 
 class OutboundRun(NamedTuple):
-    """Consecutive messages of one process with one address and service, handed down together."""
+    """Consecutive messages of one process with one address and service, handed down together.
+
+    `event_us` is when they were sent, by the wall clock of their sender in microseconds since 1970; 0 if it did not say.
+    """
 
     process: int
     address: bytes
     service: Service
     first_counter: int
     payloads: Sequence[bytes]
+    event_us: int = 0
 
     @property
     def last_counter(self) -> int:
@@ -197,6 +201,8 @@ class Delivered(NamedTuple):
     timestamp: int
     ordered: bool
     """Whether the run has a place in the total order: basic messages have none, causal ones only if the engine orders them."""
+    event_us: int = 0
+    """When the messages were sent, as in OutboundRun. Carried, never used."""
 
     @property
     def place(self) -> Place:

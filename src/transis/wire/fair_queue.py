@@ -21,7 +21,7 @@ from typing import Final
 from transis.types.ids import DatagramClass, Service, ViewId
 from transis.types.limits import RUN_MESSAGES_MAX
 from transis.types.outputs import OutboundRun, RunIds
-from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run, VisitWriter
+from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run, VisitWriter, timed_address
 
 PARTIALS_MAX: Final = 8
 """Messages of one lane that may be partly sent as fragments: half of what receivers keep for a sender."""
@@ -30,11 +30,12 @@ TURN_DATAGRAMS: Final = 4
 
 
 class QueuedRun:
-    """Messages of one process with one address, service and binding, not yet sent.
+    """Messages of one process with one address, service, time and binding, not yet sent.
 
     `length` is that of every message, or None when they differ; then `ends` are running sums of lengths with their length fields,
     and `base` is the sum where the first message that is still here begins. `placed` bytes of the first message's address and
-    payload have left as fragments. `bytes` is what the run occupies of its lane.
+    payload have left as fragments. `head` is the address with the time, as it travels. `bytes` is what the run occupies of its
+    lane.
     """
 
     __slots__ = (
@@ -43,7 +44,9 @@ class QueuedRun:
         "bound_to",
         "bytes",
         "ends",
+        "event_us",
         "first_counter",
+        "head",
         "length",
         "payloads",
         "placed",
@@ -54,6 +57,8 @@ class QueuedRun:
     def __init__(self, run: OutboundRun, payloads: Sequence[bytes], first_counter: int, bound_to: ViewId | None) -> None:
         self.process = run.process
         self.address = run.address
+        self.event_us = run.event_us
+        self.head = timed_address(run.address, run.event_us)
         self.service = run.service
         self.first_counter = first_counter
         self.bound_to = bound_to
@@ -62,7 +67,7 @@ class QueuedRun:
         self.ends: list[int] = []
         self.base = 0
         self.placed = 0
-        self.bytes = RUN_HEAD_SIZE + len(run.address)
+        self.bytes = RUN_HEAD_SIZE + len(self.head)
         self.extend(payloads)
 
     @property
@@ -80,6 +85,7 @@ class QueuedRun:
             self.first_counter + len(self.payloads) == first_counter
             and self.service is run.service
             and self.address == run.address
+            and self.event_us == run.event_us
             and self.bound_to == bound_to
             and len(self.payloads) + count <= RUN_MESSAGES_MAX
         )
@@ -100,7 +106,7 @@ class QueuedRun:
 
     def fitting(self, room: int) -> int:
         """How many messages fit `room` bytes of stream as one run."""
-        room -= RUN_HEAD_SIZE + len(self.address)
+        room -= RUN_HEAD_SIZE + len(self.head)
         if self.length is None:
             return bisect_right(self.ends, self.base + room) if room > 0 else 0
         room -= LENGTH_SIZE
@@ -118,7 +124,7 @@ class QueuedRun:
             size = ends[-1]
         else:
             size = length * count
-        run = Run(self.process, self.service, self.address, self.first_counter, count, length, ends)
+        run = Run(self.process, self.service, self.address, self.first_counter, count, length, ends, self.event_us)
         self._remove(count, size + LENGTH_SIZE * count)
         return run, payloads
 
@@ -132,17 +138,18 @@ class QueuedRun:
 
     @property
     def whole(self) -> int:
-        """Bytes of the first message as fragments count them: address and payload."""
-        return len(self.address) + len(self.payloads[0])
+        """Bytes of the first message as fragments count them: address, time and payload."""
+        return len(self.head) + len(self.payloads[0])
 
     def cut(self, size: int) -> tuple[Fragment, bytes]:
         """The next fragment of the first message, of at most `size` bytes; the last one removes the message."""
         payload = self.payloads[0]
-        border = len(self.address)
+        border = len(self.head)
         offset, total = self.placed, self.whole
         end = min(total, offset + size)
-        share = self.address[offset:end] + payload[max(0, offset - border) : max(0, end - border)]
-        fragment = Fragment(self.process, self.service, self.first_counter, border, total, offset, end - offset)
+        share = self.head[offset:end] + payload[max(0, offset - border) : max(0, end - border)]
+        what = (self.process, self.service, self.first_counter, border, total)
+        fragment = Fragment(*what, offset, end - offset, self.event_us > 0)
         self.placed = end
         self.bytes -= end - offset
         if end == total:

@@ -9,6 +9,9 @@ datagrams blindly, so item headers and messages straddle them. It is a sequence 
               | bytes
     ACKS      kind u8 (4) | dep u64 | acks u8 | nacks u8 | 9 bytes for each ack | 11 for each nack
 
+A run or fragment whose kind has the bit TIMED (16) has 8 more bytes behind its address, and the address size counts them: when
+its messages were sent, by the wall clock of their sender, in microseconds since 1970.
+
 ACKS stand first in the bursts of Lansis, whose engine reads them (lansis/packets.py); this file knows only their size.
 
 1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs no
@@ -17,8 +20,9 @@ ACKS stand first in the bursts of Lansis, whose engine reads them (lansis/packet
    before it. Sender and receivers both use `endings` to tell where, so they cannot disagree.
 3. Runs end within their visit; only a fragmented message may continue in the next.
 4. Messages are not copied: `Payloads` cuts one out of the stream of its visit when somebody looks at it.
-5. The first byte of an address tells an application's message from the groups' own; an empty address names no group. Addresses
-   are sorted and unique, so equal addresses are equal bytes and share a run. Any bytes become an address or a rejection.
+5. The first byte of an address tells an application's messages from the groups' own, and those with attributes (a key, headers)
+   in their payloads from those without; an empty address names no group. Addresses are sorted and unique, so equal addresses are
+   equal bytes and share a run. Any bytes become an address or a rejection.
 6. `VisitWriter` appends items while there is room, then cuts the stream blindly: all datagrams but the last are full, so
    the kernel can segment such a burst by itself (GSO).
 """
@@ -34,7 +38,7 @@ from typing import Final, NamedTuple, overload
 
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import DatagramClass, Service
-from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.limits import ADDRESS_MAX, EVENT_US_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import RunIds
 from transis.types.views import ADDRESSED_GROUPS_MAX, ADDRESSED_PROCESSES_MAX, Address, GroupId, PrivateName
 from transis.wire.burst import COUNTER_MAX
@@ -45,11 +49,13 @@ UNIFORM: Final = 1
 MIXED: Final = 2
 FRAGMENT: Final = 3
 ACKS: Final = 4
+TIMED: Final = 16
 LENGTH_SIZE: Final = 4
 
 _RUN: Final = struct.Struct(">BBIQHH")
 _FRAGMENT: Final = struct.Struct(">BBIQHIII")
 _LENGTH: Final = struct.Struct(">I")
+_TIME: Final = struct.Struct(">Q")
 _ACKS: Final = struct.Struct(">BQBB")
 ACK_SIZE: Final = 9
 NACK_SIZE: Final = 11
@@ -62,10 +68,11 @@ ACKS_HEAD_SIZE: Final = _ACKS.size
 class Run:
     """A run's header: process, service, address, and where each message ends, counted from the first payload byte.
 
-    `length` is that of every message, or None when they differ; then `ends` has the end of each.
+    `length` is that of every message, or None when they differ; then `ends` has the end of each. `event_us` is when they were
+    sent, by the wall clock of their sender, or 0 if it did not say.
     """
 
-    __slots__ = ("address", "count", "ends", "first_counter", "length", "process", "service")
+    __slots__ = ("address", "count", "ends", "event_us", "first_counter", "length", "process", "service")
 
     def __init__(
         self,
@@ -76,6 +83,7 @@ class Run:
         count: int,
         length: int | None,
         ends: Sequence[int] = (),
+        event_us: int = 0,
     ) -> None:
         self.process = process
         self.service = service
@@ -84,6 +92,7 @@ class Run:
         self.count = count
         self.length = length
         self.ends = ends
+        self.event_us = event_us
 
     @property
     def size(self) -> int:
@@ -105,13 +114,16 @@ class Run:
         if self.length is None:
             base = self.ends[done - 1] if done else 0
             ends = [end - base for end in self.ends[done:]]
-        return Run(self.process, self.service, self.address, self.first_counter + done, self.count - done, self.length, ends)
+        first, count = self.first_counter + done, self.count - done
+        return Run(self.process, self.service, self.address, first, count, self.length, ends, self.event_us)
 
     def ids(self, first: int, end: int) -> RunIds:
         return RunIds(self.process, self.first_counter + first, end - first, self.service, self.address)
 
 
 class Fragment(NamedTuple):
+    """`address_size` counts the time of a timed message, too."""
+
     process: int
     service: Service
     counter: int
@@ -119,6 +131,7 @@ class Fragment(NamedTuple):
     total: int
     offset: int
     length: int
+    timed: bool = False
 
 
 class RunAt(NamedTuple):
@@ -168,15 +181,18 @@ def endings(run: Run, position: int, bounds: Sequence[int]) -> tuple[int, list[i
 def encode_run_head(run: Run, lengths: Sequence[int]) -> bytes:
     """`lengths` has the length of each message; a uniform run ignores it."""
     kind = MIXED if run.length is None else UNIFORM
-    head = _RUN.pack(kind, run.service, run.process, run.first_counter, run.count, len(run.address)) + run.address
+    address = run.address
+    if run.event_us:
+        kind, address = kind | TIMED, timed_address(address, run.event_us)
+    head = _RUN.pack(kind, run.service, run.process, run.first_counter, run.count, len(address)) + address
     if run.length is None:
         return head + struct.pack(f">{run.count}I", *lengths)
     return head + _LENGTH.pack(run.length)
 
 
 def encode_fragment_head(fragment: Fragment) -> bytes:
-    process, service, counter, address_size, total, offset, length = fragment
-    return _FRAGMENT.pack(FRAGMENT, service, process, counter, address_size, total, offset, length)
+    process, service, counter, address_size, total, offset, length, timed = fragment
+    return _FRAGMENT.pack(FRAGMENT | TIMED if timed else FRAGMENT, service, process, counter, address_size, total, offset, length)
 
 
 def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | AcksAt | Incomplete | Rejection:
@@ -184,12 +200,13 @@ def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | AcksAt | Inc
     if position >= len(stream):
         return INCOMPLETE
     kind = stream[position]
-    if kind == FRAGMENT:
-        return _read_fragment(stream, position)
-    if kind in (UNIFORM, MIXED):
-        return _read_run(stream, position)
     if kind == ACKS:
         return _pass_acks(stream, position)
+    shape = kind & ~TIMED
+    if shape == FRAGMENT:
+        return _read_fragment(stream, position)
+    if shape in (UNIFORM, MIXED):
+        return _read_run(stream, position)
     return Rejection("item", f"an item of kind {kind}")
 
 
@@ -200,33 +217,57 @@ def _read_run(stream: bytes, position: int) -> RunAt | Incomplete | Rejection:
     kind, service, process, counter, count, address_size = _RUN.unpack_from(stream, position)
     if service not in _SERVICES or not 1 <= counter <= COUNTER_MAX:
         return Rejection("run", f"service {service}, first counter {counter}")
-    if not 1 <= count <= RUN_MESSAGES_MAX or address_size > ADDRESS_MAX:
+    timed = kind & TIMED
+    if not 1 <= count <= RUN_MESSAGES_MAX or not _fits(address_size, timed):
         return Rejection("run", f"{count} messages, {address_size} bytes of address")
     lengths = start + address_size
-    payloads = lengths + LENGTH_SIZE * (1 if kind == UNIFORM else count)
+    uniform = kind & ~TIMED == UNIFORM
+    payloads = lengths + LENGTH_SIZE * (1 if uniform else count)
     if payloads > len(stream):
         return INCOMPLETE
     found = struct.unpack_from(f">{(payloads - lengths) // LENGTH_SIZE}I", stream, lengths)
     if max(found) > MESSAGE_MAX:
         return Rejection("run", f"a message of {max(found)} bytes")
-    address = stream[start:lengths]
-    if kind == UNIFORM:
-        return RunAt(Run(process, _SERVICES[service], address, counter, count, found[0]), payloads)
-    return RunAt(Run(process, _SERVICES[service], address, counter, count, None, list(accumulate(found))), payloads)
+    address, event_us = split_address(stream[start:lengths]) if timed else (stream[start:lengths], 0)
+    if event_us > EVENT_US_MAX:
+        return Rejection("time", f"messages of the microsecond {event_us}")
+    length, ends = (found[0], ()) if uniform else (None, list(accumulate(found)))
+    return RunAt(Run(process, _SERVICES[service], address, counter, count, length, ends, event_us), payloads)
+
+
+def _fits(address_size: int, timed: int) -> bool:
+    """Whether this may be the size of an address, with the time behind it if there is one."""
+    return _TIME.size <= address_size <= ADDRESS_MAX + _TIME.size if timed else address_size <= ADDRESS_MAX
+
+
+def timed_address(address: bytes, event_us: int) -> bytes:
+    """An address, and behind it when its messages were sent; as it is if nobody said."""
+    return address + _TIME.pack(event_us) if event_us else address
+
+
+def head_size(address: bytes, event_us: int) -> int:
+    """Bytes of the head of a run, without the lengths of its messages."""
+    return RUN_HEAD_SIZE + len(address) + (_TIME.size if event_us else 0)
+
+
+def split_address(timed: bytes) -> tuple[bytes, int]:
+    """The address and the time of a timed run or fragment."""
+    return timed[: -_TIME.size], _TIME.unpack_from(timed, len(timed) - _TIME.size)[0]
 
 
 def _read_fragment(stream: bytes, position: int) -> FragmentAt | Incomplete | Rejection:
     start = position + _FRAGMENT.size
     if start > len(stream):
         return INCOMPLETE
-    _, service, process, counter, address_size, total, offset, length = _FRAGMENT.unpack_from(stream, position)
+    kind, service, process, counter, address_size, total, offset, length = _FRAGMENT.unpack_from(stream, position)
     if service not in _SERVICES or not 1 <= counter <= COUNTER_MAX:
         return Rejection("fragment", f"service {service}, counter {counter}")
-    if address_size > ADDRESS_MAX or not address_size <= total <= address_size + MESSAGE_MAX:
+    timed = kind & TIMED
+    if not _fits(address_size, timed) or not address_size <= total <= address_size + MESSAGE_MAX:
         return Rejection("fragment", f"a message of {total} bytes with {address_size} bytes of address")
     if length == 0 or offset + length > total:
         return Rejection("fragment", f"bytes {offset} to {offset + length} of {total}")
-    return FragmentAt(Fragment(process, _SERVICES[service], counter, address_size, total, offset, length), start)
+    return FragmentAt(Fragment(process, _SERVICES[service], counter, address_size, total, offset, length, timed > 0), start)
 
 
 def _pass_acks(stream: bytes, position: int) -> AcksAt | Incomplete:
@@ -303,6 +344,7 @@ def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
 
 APPLICATION_KIND: Final = 1
 CONTROL_ADDRESS: Final = b"\x02"
+ATTRIBUTED_KIND: Final = 3
 
 _HEAD: Final = struct.Struct(">BBB")
 _GROUP: Final = struct.Struct(">Q")
@@ -326,7 +368,7 @@ def decode_address(address: bytes) -> Address | Rejection:
     """The address of an application message; an empty one names nobody."""
     if not address:
         return Address()
-    if len(address) < _HEAD.size or address[0] != APPLICATION_KIND:
+    if len(address) < _HEAD.size or address[0] not in (APPLICATION_KIND, ATTRIBUTED_KIND):
         return Rejection("address", "bytes that are not an address")
     _, groups, processes = _HEAD.unpack_from(address)
     split = _HEAD.size + groups * _GROUP.size
@@ -339,6 +381,15 @@ def decode_address(address: bytes) -> Address | Rejection:
     if list(named) != sorted(set(named)) or list(private) != sorted(set(private)):
         return Rejection("address", "an address that is not sorted and unique")
     return Address(named, private)
+
+
+def attributed_address(address: bytes) -> bytes:
+    """The same for messages whose payloads begin with attributes (client/attributes.py); nobody but clients looks at these."""
+    return bytes((ATTRIBUTED_KIND,)) + address[1:]
+
+
+def has_attributes(address: bytes) -> bool:
+    return address.startswith(b"\x03")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

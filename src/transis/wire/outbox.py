@@ -23,7 +23,7 @@ from transis.types.ids import DatagramClass, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import Lane, OutboundRun, RunIds
 from transis.wire.fair_queue import FairQueue, QueuedRun
-from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Filled, FilledDatagram, VisitWriter
+from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, Filled, FilledDatagram, VisitWriter, head_size
 
 __all__ = ["Filled", "FilledDatagram", "Outbox"]
 
@@ -66,14 +66,14 @@ class Outbox:
         queues = self._lanes[lane]
         taken = self._room_for(queues, run)
         if taken < len(run.payloads):
-            queues.cut_short = RUN_HEAD_SIZE + len(run.address) + LENGTH_SIZE + len(run.payloads[taken])
+            queues.cut_short = head_size(run.address, run.event_us) + LENGTH_SIZE + len(run.payloads[taken])
         for queue, first, payloads in self._sorted_out(queues, run, run.payloads[:taken]):
             queue.push(run, payloads, run.first_counter + first, bound_to)
         return taken
 
     def _room_for(self, queues: _LaneQueues, run: OutboundRun) -> int:
         """How many messages fit. One larger than the whole limit is taken if the lane is empty: else it could never be sent."""
-        room = self._limit - queues.bytes - RUN_HEAD_SIZE - len(run.address)
+        room = self._limit - queues.bytes - head_size(run.address, run.event_us)
         if sum(map(len, run.payloads)) + LENGTH_SIZE * len(run.payloads) <= room:
             return len(run.payloads)
         taken = bisect_right(list(accumulate(len(payload) + LENGTH_SIZE for payload in run.payloads)), room)
@@ -94,7 +94,7 @@ class Outbox:
         if run.service is not Service.BASIC:
             yield False, payloads
             return
-        largest = self._body_max - RUN_HEAD_SIZE - len(run.address) - LENGTH_SIZE
+        largest = self._body_max - head_size(run.address, run.event_us) - LENGTH_SIZE
         for fits, piece in groupby(payloads, lambda payload: len(payload) <= largest):
             yield fits, list(piece)
 

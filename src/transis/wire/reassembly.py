@@ -20,9 +20,10 @@ from typing import Final, NamedTuple
 
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, ProcessId, RingTag, Service, Stretch, ViewId
+from transis.types.limits import EVENT_US_MAX
 from transis.types.outputs import Delivered, Phase
 from transis.wire.burst import Burst
-from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Payloads, Run, RunAt, endings, read_item
+from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Payloads, Run, RunAt, endings, read_item, split_address
 
 PARTIALS_MAX: Final = 16
 """Messages of one sender of which only some fragments have come: twice what an Outbox starts in a lane."""
@@ -144,6 +145,7 @@ class _Placer:
                 header.time_us,
                 header.timestamp,
                 self._in_order and run.service is not Service.BASIC,
+                run.event_us,
             )
         )
 
@@ -298,7 +300,10 @@ class Assembler:
         del partials[key]
         whole = memoryview(b"".join(partial.shares))
         size = fragment.address_size
-        run = Run(fragment.process, fragment.service, bytes(whole[:size]), fragment.counter, 1, 0)
+        address, event_us = split_address(bytes(whole[:size])) if fragment.timed else (bytes(whole[:size]), 0)
+        if event_us > EVENT_US_MAX:
+            raise _Malformed("time")
+        run = Run(fragment.process, fragment.service, address, fragment.counter, 1, 0, (), event_us)
         placer.place_message(run, whole[size:], item.position + fragment.length)
 
 
