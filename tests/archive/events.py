@@ -6,10 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from transis.client.attributes import time_at, with_attributes
 from transis.client.events import Batch, Configuration, Raw, View
 from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId, ViewKind
-from transis.types.views import Cause, GroupCause, GroupViewId, Member, Origin, group_id
+from transis.types.views import Address, Cause, GroupCause, GroupViewId, Member, Origin, group_id
+from transis.wire.items import attributed_address, encode_address
 
 Event = Batch[bytes] | View | Configuration
 
@@ -32,10 +34,29 @@ def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
     )
 
 
-def batch(conf: ViewId, sender: ProcessId, service: Service, first: int, stretches: list[Stretch], size: int = 3) -> Batch[bytes]:
+def batch(
+    conf: ViewId,
+    sender: ProcessId,
+    service: Service,
+    first: int,
+    stretches: list[Stretch],
+    size: int = 3,
+    attributed: bool = False,
+) -> Batch[bytes]:
+    """If `attributed`, every second message has a key, every third one headers, and every fifth one a time of its own."""
     payloads = [b"%d" % (first + rank) + bytes(size) for rank in range(sum(count for _, _, count in stretches))]
-    frame = Stream(sender, b"", service, conf, 1000 + first, first, stretches, payloads, [(EVENT_US + first, len(payloads))])
+    address = b""
+    if attributed:
+        address = attributed_address(encode_address(Address((group_id("g"),))))
+        payloads = [_attributed(first + rank, payload) for rank, payload in enumerate(payloads)]
+    frame = Stream(sender, address, service, conf, 1000 + first, first, stretches, payloads, [(EVENT_US + first, len(payloads))])
     return Batch(frame, ("g",), Raw())
+
+
+def _attributed(counter: int, data: bytes) -> bytes:
+    key = None if counter % 2 else b"k%d" % counter
+    headers = None if counter % 3 else {"source": b"web", "\u00fc": bytes([counter % 256])}
+    return with_attributes(data, key, headers, None if counter % 5 else time_at(EVENT_US + counter * 77))
 
 
 @st.composite
@@ -69,6 +90,7 @@ def messages(draw: st.DrawFn, conf: ViewId, seq: int, counters: dict[ProcessId, 
         seq += 1
         stretches.append((seq, draw(st.integers(0, 9)), count))
     sender, skip = draw(st.sampled_from(PROCESSES)), draw(st.integers(0, 2))
-    made = batch(conf, sender, draw(st.sampled_from(Service)), counters[sender] + 1, stretches, draw(st.integers(0, 4)))
+    service, size = draw(st.sampled_from(Service)), draw(st.integers(0, 4))
+    made = batch(conf, sender, service, counters[sender] + 1, stretches, size, draw(st.booleans()))
     counters[sender] += len(made)
     return seq, made.after(min(skip, len(made) - 1))

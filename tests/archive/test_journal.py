@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.archive.written import files_of_at_most, tables
+from tests.archive.written import files_of_at_most, of_an_earlier_release, tables
 from tests.house.sources import ROOT
 from transis.archive.journal import (
     HEADER_MAX,
@@ -25,6 +25,7 @@ from transis.archive.journal import (
     UnreadableJournal,
     frame,
 )
+from transis.archive.rows import LATER, RARE
 from transis.trace.segment import FRAME
 from transis.types.errors import ArchiveError
 
@@ -69,10 +70,23 @@ def damage_of(path: Path) -> int:
     return reader.damaged_bytes
 
 
-def test_what_was_appended_is_read(tmp_path: Path) -> None:
-    made = tables(3)
+@pytest.mark.parametrize("attributed", [False, True])
+def test_what_was_appended_is_read(tmp_path: Path, attributed: bool) -> None:
+    made = tables(3, attributed=attributed)
     written(tmp_path / "one", made)
     assert read(tmp_path / "one") == made
+
+
+def test_a_journal_of_an_earlier_release_lacks_columns_and_is_read(tmp_path: Path) -> None:
+    """The second table lacks what is null in every message, too, as releases have always left it out."""
+    made = tables(2)
+    before = [of_an_earlier_release(table) for table in made]
+    rare = [name for name, _ in RARE]
+    written_before(tmp_path / "one", [before[0], before[1].drop_columns(rare), before[1].drop_columns([*rare, "value"])])
+    first, second = read(tmp_path / "one")
+    assert [of_an_earlier_release(one) for one in (first, second)] == before
+    assert {one[name].null_count for one in (first, second) for name in LATER} == {first.num_rows, second.num_rows}
+    assert damage_of(tmp_path / "one") > 0, "what lacks a column that there always was is no table of an archive"
 
 
 def test_a_journal_that_is_cut_anywhere_is_read_up_to_its_last_whole_frame(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from tests.archive.events import NODES, PROCESSES, START, Event, batch, configuration, group_view, streams
 from tests.archive.naive import rows_of
 from transis.archive.rows import STREAM, RowBuilder, RowPosition
-from transis.client.events import Batch, Configuration
+from transis.client.events import Batch, Configuration, Raw
+from transis.sessions.frames import Stream
 from transis.trace.reader import process_name
 from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Origin
@@ -146,3 +148,29 @@ def test_a_view_of_many_members_counts_for_what_it_holds() -> None:
 
 def test_a_position_in_words() -> None:
     assert str(LAST) == "R2@ann/1 9.1"
+
+
+def test_only_a_portion_with_keys_or_headers_pays_for_them() -> None:
+    """What has none is one null column; what comes before and after messages with a key has a null in its place."""
+    rows = RowBuilder("g", "ann", 1, "totem", "evs")
+    rows.begin("test", 0)
+    add(rows, configuration(START, START, None), 0)
+    add(rows, group_view(START, Place(1, 0)), 0)
+    add(rows, batch(START, PROCESSES[0], Service.AGREED, 1, [(2, 0, 2)]), 0)
+    plain = rows.take()
+    assert (plain.keys, plain.headers) == ([], [])
+    assert plain.table()["key"].null_count == plain.table()["headers"].null_count == 5
+    for first, attributed in ((3, False), (5, True), (8, False)):
+        stretches = [(first, 0, 3 if attributed else 2)]
+        add(rows, batch(START, PROCESSES[0], Service.AGREED, first, stretches, attributed=attributed), 0)
+    assert rows.take().table()["key"].to_pylist() == [None, None, None, b"k6", None, None, None]
+
+
+def test_a_message_of_which_nobody_said_when_it_was_sent_has_no_time() -> None:
+    rows = RowBuilder("g", "ann", 1, "totem", "evs")
+    add(rows, configuration(START, START, None), 0)
+    add(rows, group_view(START, Place(1, 0)), 0)
+    times = [(0, 1), (7, 1)]
+    frame = Stream(PROCESSES[0], b"", Service.AGREED, START, 5, 1, [(2, 0, 2)], [b"1", b"2"], times)
+    add(rows, Batch(frame, ("g",), Raw()), 0)
+    assert rows.take().table()["event_time"].to_pylist()[-2:] == [None, datetime(1970, 1, 1, 0, 0, 0, 7, UTC)]

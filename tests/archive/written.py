@@ -17,7 +17,9 @@ from transis.types import ids
 from transis.types.ids import Service
 
 
-def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None) -> list[pa.Table]:
+def tables(
+    count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None, attributed: bool = False
+) -> list[pa.Table]:
     """So many consecutive ones of one life, with so many messages each, of that value if given; the first has the view, too."""
     rows = RowBuilder("g", archiver, life, "totem", "evs")
     rows.begin("test", 0)
@@ -25,7 +27,9 @@ def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", 
     rows.view(group_view(START, ids.Place(1, 0)), 0)
     made = []
     for number in range(count):
-        made_up = batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [(2 + number, 0, messages)])
+        made_up = batch(
+            START, PROCESSES[0], Service.AGREED, 1 + number * messages, [(2 + number, 0, messages)], attributed=attributed
+        )
         if value is not None:
             made_up.payloads[:] = [value] * messages
         rows.messages(made_up, number)
@@ -50,3 +54,8 @@ def rows_in(place: ArchiveDirectory) -> list[tuple[int, int]]:
     for path in place.published():
         found += pq.read_table(path, columns=["life", "row"], page_checksum_verification=True).to_pylist()
     return [(one["life"], one["row"]) for one in found]
+
+
+def of_an_earlier_release(table: pa.Table) -> pa.Table:
+    """The rows as they were written before messages had times, keys and headers."""
+    return table.drop_columns(["event_time", "key", "headers"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -28,7 +29,7 @@ def up() -> Iterator[Up]:
 def test_a_group_is_archived_until_somebody_ends_it(up: Up, tmp_path: Path) -> None:
     archiving = up.start("archive", "orders", "--to", str(tmp_path / "to"), "--sync-s", "0.1", "--json")
     archiving.out.until('"acknowledged": {"life": 1')
-    assert up.run("send", "orders", "--lines", "one", "two")[0] == 0
+    assert up.run("send", "orders", "--lines", "one", "two", "--key", "k", "--header", "source=web")[0] == 0
     last = json.loads(archiving.out.until('"rows": 5'))
     archiving.signal(signal.SIGTERM)
     code, told, errors = archiving.ended()
@@ -38,6 +39,9 @@ def test_a_group_is_archived_until_somebody_ends_it(up: Up, tmp_path: Path) -> N
     rows = pq.read_table(tmp_path / "to" / "stream").to_pylist()
     assert [row["kind"] for row in rows] == ["begin", "configuration", "view", "message", "message"]
     assert [row["value"] for row in rows[3:]] == [b"one", b"two"]
+    assert [(row["key"], row["headers"]) for row in rows[3:]] == [(b"k", [("source", b"web")])] * 2
+    assert [(row["key"], row["headers"], row["event_time"]) for row in rows[:3]] == [(None, None, None)] * 3
+    assert all(timedelta(0) <= row["received_at"] - row["event_time"] < timedelta(minutes=1) for row in rows[3:])
     assert {row["archiver"] for row in rows} == {"n1"}
 
 

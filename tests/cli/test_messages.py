@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,46 @@ def test_lines_of_stdin_are_messages_and_what_is_no_text_is_shown_safely(up: Up)
         "G1sySv8=",
         "last without an end",
     ]
+
+
+def test_keys_and_headers_go_along(up: Up) -> None:
+    """To the other daemon, and shown where programs read."""
+    receiving = up.start("recv", "keyed", "--count", "3", "--json", TRANSIS_SOCKET=up.env["SECOND"])
+    receiving.out.until('"members": .*"n2/1#')
+    assert (
+        up.run("send", "keyed", "--lines", "one", "two", "--key", "seat 12", "--header", "source=web", "--header", "x=a=b")[0]
+        == 0
+    )
+    assert up.run("send", "keyed", "three")[0] == 0
+    lines = [json.loads(line) for line in receiving.ended()[1].splitlines() if line]
+    objects = [one for one in lines if one["type"] == "message"]
+    headers = {"source": {"text": "web"}, "x": {"text": "a=b"}}
+    assert [(one["text"], one["key"], one["headers"]) for one in objects] == [
+        ("one", {"text": "seat 12"}, headers),
+        ("two", {"text": "seat 12"}, headers),
+        ("three", None, {}),
+    ]
+    times = [datetime.fromisoformat(one["time"]) for one in objects]
+    assert timedelta(0) <= datetime.now(UTC) - times[0] < timedelta(minutes=5)
+    assert times[0] <= times[1] <= times[2]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [(("x",), "'x': must be NAME=VALUE"), (("=x",), "'=x': must be NAME=VALUE"), (("a=1", "a=2"), "'a=2': is there already")],
+)
+def test_a_header_that_is_none_is_named(up: Up, header: tuple[str, ...], said: str) -> None:
+    code, _, errors = up.run("send", "keyed", "text", *(word for one in header for word in ("--header", one)))
+    assert code == 2
+    assert said in " ".join(errors.split())
+
+
+def test_a_key_that_is_too_long_is_named(up: Up) -> None:
+    code, _, errors = up.run("send", "keyed", "text", "--key", "k" * 1025)
+    assert (code, errors) == (
+        2,
+        "transis send: key has 1025 bytes: at most 1024 are allowed; put what is longer into the data\n",
+    )
 
 
 def test_one_message_to_two_groups_comes_once(up: Up) -> None:

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
-from tests.archive.events import NODES, PROCESSES, START, configuration, group_view
-from tests.archive.written import tables
-from transis.archive.rows import RowBuilder
+from tests.archive.events import EVENT_US, NODES, PROCESSES, START, configuration, group_view
+from tests.archive.written import of_an_earlier_release, tables
+from transis.archive.rows import STREAM, RowBuilder
 from transis.client.events import View
 from transis.spark import once as in_force
 from transis.spark.archive import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
@@ -203,3 +204,24 @@ def test_who_joins_while_a_ring_comes_about_has_seen_its_beginning(spark: SparkS
     write(tmp_path, "bob", {1: late.take().table()})
     _, missing = read(spark, tmp_path)
     assert [(row.kind, row.ring_seq) for row in missing] == [(ABSENT, 4), (OPEN, 8)]
+
+
+def test_archives_of_an_earlier_release_are_read_with_those_of_now(spark: SparkSession, tmp_path: Path) -> None:
+    """The columns that did not exist yet are null; what only the later files have is not lost, in whatever order they come."""
+    before, now, last = tables(3, attributed=True)
+    write(tmp_path, "ann", {0: of_an_earlier_release(before), 1: now, 2: of_an_earlier_release(last)})
+    stream = read_stream(spark, str(tmp_path), ["g"])
+    found = {row.counter: row for row in messages(stream, as_local(spark, spans(stream))).collect()}
+    assert sorted(found) == list(range(1, 16))
+    assert {found[counter][name] for counter in (1, 5, 11, 15) for name in ("key", "headers", "event_time")} == {None}
+    expected = {row["counter"]: row for row in now.to_pylist() if row["kind"] == "message"}
+    for counter in range(6, 11):
+        row, wanted = found[counter], expected[counter]
+        assert (row.key, row.headers) == (wanted["key"], dict(wanted["headers"]) if wanted["headers"] else None)
+    at = stream.select("counter", F.unix_micros("event_time").alias("us")).where("us is not null").collect()
+    assert {row.counter: row.us for row in at} == {
+        counter: EVENT_US + (counter * 77 if counter % 5 == 0 else 6) for counter in range(6, 11)
+    }
+    table = pq.read_table(tmp_path / "stream", schema=STREAM, columns=["counter", "key", "event_time"])
+    assert table.num_rows == 18
+    assert {row["counter"] for row in table.to_pylist() if row["key"]} == {6, 8, 10}
