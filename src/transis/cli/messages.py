@@ -126,7 +126,7 @@ def send(
         typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="Another group to send to; repeatable."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="The key of the messages, carried for who reads them.")
+        str | None, typer.Option("--key", metavar="KEY", help="The key of the messages: carried, not interpreted.")
     ] = None,
     header: Annotated[
         list[str] | None,

@@ -340,9 +340,7 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 class SendBuffer:
     """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
-    def __init__(
-        self, transmit: Transmit, wall_us: Callable[[], int], home: asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def __init__(self, transmit: Transmit, wall_us: Callable[[], int], home: asyncio.AbstractEventLoop | None = None) -> None:
         self.credit: int = 0
         self.accepted: int = 0
         self.home = home
