@@ -22,13 +22,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 from transis import client
-from transis.client.attributes import Headers
+from transis.client.attributes import Attached, AttachedToMany
 from transis.client.connection import WINDOW
 from transis.client.contexts import UnenteredBlocking
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
@@ -262,16 +261,13 @@ class Group(Stream[T]):
         data: T,
         service: Service = Service.AGREED,
         timeout: float | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        time: datetime | None = None,
+        **attached: Unpack[Attached],
     ) -> Receipt:
         """One multicast of `data` to all members of all names of this group. `service` says what is promised.
 
-        Key and headers are carried, not interpreted; `time` is when it happened, if not now.
+        `attached`: `key`, `headers` and `time`, as in `transis`.
         """
-        sent = self._group.send(data, service, key=key, headers=headers, time=time)
+        sent = self._group.send(data, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def send_many(
@@ -279,16 +275,13 @@ class Group(Stream[T]):
         datas: Sequence[T],
         service: Service = Service.AGREED,
         timeout: float | None = None,
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Headers | Sequence[Headers | None] | None = None,
-        times: Sequence[datetime | None] | None = None,
+        **attached: Unpack[AttachedToMany],
     ) -> Receipt:
         """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`.
 
-        Keys and times are one for each message; headers too, or the same for all.
+        `attached`: `keys`, `headers` and `times`, as in `transis`.
         """
-        sent = self._group.send_many(datas, service, keys=keys, headers=headers, times=times)
+        sent = self._group.send_many(datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def reload(self, timeout: float | None = None) -> bool:
@@ -397,16 +390,13 @@ class Session(Generic[T]):
         data: T,
         service: Service = Service.AGREED,
         timeout: float | None = None,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        time: datetime | None = None,
+        **attached: Unpack[Attached],
     ) -> Receipt:
         """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
 
-        Key and headers are carried, not interpreted; `time` is when it happened, if not now.
+        `attached`: `key`, `headers` and `time`, as in `transis`.
         """
-        sent = self._session.send(to, data, service, key=key, headers=headers, time=time)
+        sent = self._session.send(to, data, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def send_many(
@@ -415,16 +405,13 @@ class Session(Generic[T]):
         datas: Sequence[T],
         service: Service = Service.AGREED,
         timeout: float | None = None,
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Headers | Sequence[Headers | None] | None = None,
-        times: Sequence[datetime | None] | None = None,
+        **attached: Unpack[AttachedToMany],
     ) -> Receipt:
         """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`.
 
-        Keys and times are one for each message; headers too, or the same for all.
+        `attached`: `keys`, `headers` and `times`, as in `transis`.
         """
-        sent = self._session.send_many(to, datas, service, keys=keys, headers=headers, times=times)
+        sent = self._session.send_many(to, datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
     def statistics(self, timeout: float | None = None) -> dict[str, Any]:

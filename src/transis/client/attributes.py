@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypedDict, TypeVar
 
 import msgspec
 
@@ -25,6 +25,23 @@ from transis.types.errors import UsageError
 from transis.types.limits import EVENT_US_MAX, HEADERS_BYTES_MAX, HEADERS_MAX, KEY_MAX
 
 Headers = Mapping[str, bytes]
+
+
+class Attached(TypedDict, total=False):
+    """What `send` attaches to a message."""
+
+    key: bytes | None
+    headers: Headers | None
+    time: datetime | None
+
+
+class AttachedToMany(TypedDict, total=False):
+    """What `send_many` attaches: keys and times one for each message, headers too or the same for all."""
+
+    keys: Sequence[bytes | None] | None
+    headers: Headers | Sequence[Headers | None] | None
+    times: Sequence[datetime | None] | None
+
 
 NO_HEADERS: Final[Headers] = MappingProxyType({})
 

@@ -101,7 +101,7 @@ class Group(MessageStream[T]):
     ) -> Receipt:
         """One multicast of `data` to all members of all names of this group. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for. Key and headers are carried, not interpreted;
+        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried, not interpreted;
         `time` is when it happened, if not now.
         """
         return await self._session._send(self._address, data, service, key, headers, time)
@@ -117,7 +117,7 @@ class Group(MessageStream[T]):
     ) -> Receipt:
         """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`.
 
-        Keys and times are one for each message; headers too, or the same for all.
+        `keys` and `times` are one for each message; `headers` too, or the same for all.
         """
         return await self._session._send_many(self._address, datas, service, keys, headers, times)
 

@@ -234,7 +234,7 @@ class Session(Generic[T]):
     ) -> Receipt:
         """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for. Key and headers are carried, not interpreted;
+        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried, not interpreted;
         `time` is when it happened, if not now.
         """
         return await self._send(self._addresses.look_up(to), data, service, key, headers, time)
@@ -253,7 +253,7 @@ class Session(Generic[T]):
 
         If it is cancelled while it waits, some of the first messages may have been sent.
 
-        Keys and times are one for each message; headers too, or the same for all.
+        `keys` and `times` are one for each message; `headers` too, or the same for all.
         """
         return await self._send_many(self._addresses.look_up(to), datas, service, keys, headers, times)
 
