@@ -257,16 +257,9 @@ class Group(Stream[T]):
         return () if view is None else view.members
 
     def send(
-        self,
-        data: T,
-        service: Service = Service.AGREED,
-        timeout: float | None = None,
-        **attached: Unpack[Attached],
+        self, data: T, service: Service = Service.AGREED, timeout: float | None = None, **attached: Unpack[Attached]
     ) -> Receipt:
-        """One multicast of `data` to all members of all names of this group. `service` says what is promised.
-
-        `attached`: `key`, `headers` and `time`, as in `transis`.
-        """
+        """One multicast of `data` to all members, as `service` promises; `attached` are its `key`, `headers` and `time`."""
         sent = self._group.send(data, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
@@ -277,10 +270,7 @@ class Group(Stream[T]):
         timeout: float | None = None,
         **attached: Unpack[AttachedToMany],
     ) -> Receipt:
-        """Many messages, the `datas`, with one receipt, at far less cost for each; `service` as for `send`.
-
-        `attached`: `keys`, `headers` and `times`, as in `transis`.
-        """
+        """Many messages, the `datas`, with one receipt; `service` as for `send`; `attached` are `keys`, `headers` and `times`."""
         sent = self._group.send_many(datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
@@ -392,10 +382,7 @@ class Session(Generic[T]):
         timeout: float | None = None,
         **attached: Unpack[Attached],
     ) -> Receipt:
-        """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
-
-        `attached`: `key`, `headers` and `time`, as in `transis`.
-        """
+        """One multicast of `data` `to` groups and processes, as `service` promises; `attached` is `key`, `headers` and `time`."""
         sent = self._session.send(to, data, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 
@@ -407,10 +394,7 @@ class Session(Generic[T]):
         timeout: float | None = None,
         **attached: Unpack[AttachedToMany],
     ) -> Receipt:
-        """Many messages, the `datas`, with one receipt; `to` and `service` as for `send`.
-
-        `attached`: `keys`, `headers` and `times`, as in `transis`.
-        """
+        """Many messages, the `datas`; `to` and `service` as for `send`; `attached` are `keys`, `headers` and `times`."""
         sent = self._session.send_many(to, datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
 

@@ -101,8 +101,8 @@ class Group(MessageStream[T]):
     ) -> Receipt:
         """One multicast of `data` to all members of all names of this group. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried, not interpreted;
-        `time` is when it happened, if not now.
+        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried and not
+        interpreted; `time` is when it happened, if not now.
         """
         return await self._session._send(self._address, data, service, key, headers, time)
 

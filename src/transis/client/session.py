@@ -234,8 +234,8 @@ class Session(Generic[T]):
     ) -> Receipt:
         """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
 
-        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried, not interpreted;
-        `time` is when it happened, if not now.
+        Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried and not
+        interpreted; `time` is when it happened, if not now.
         """
         return await self._send(self._addresses.look_up(to), data, service, key, headers, time)
 
