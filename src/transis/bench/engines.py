@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -155,13 +154,7 @@ async def _play(request: EnginesRequest, field: Field, contestant: Contestant, s
 async def _start_node(workers: Workers, site: Site, name: str, field: Field, contestant: Contestant) -> Worker:
     worker = await workers.start(f"node {name}", "transis.bench.workers")
     spec = NodeSpec(
-        name=name,
-        parent=os.getpid(),
-        cluster=site.cluster,
-        group=site.group,
-        group_port=site.group_port,
-        state=site.state(name),
-        engine=contestant.engine,
+        **site.place(name),
         order=contestant.order,
         loss_permille=round(10 * field.loss_percent),
         seed=SEED + site.names.index(name),

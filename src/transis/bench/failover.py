@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -121,19 +120,7 @@ class WatchedRing:
 
     async def start(self, name: str) -> None:
         worker = await self._workers.start(f"node {name}", "transis.bench.workers")
-        site = self._site
-        spec = NodeSpec(
-            name=name,
-            parent=os.getpid(),
-            cluster=site.cluster,
-            group=site.group,
-            group_port=site.group_port,
-            state=site.state(name),
-            profile=self._profile,
-            engine=site.engine,
-            rate=self._rate,
-        )
-        worker.send(msgspec.to_builtins(spec))
+        worker.send(msgspec.to_builtins(NodeSpec(**self._site.place(name), profile=self._profile, rate=self._rate)))
         member = self.members[name] = RingMember(name, worker)
         member.reading = asyncio.create_task(self._read(member))
 

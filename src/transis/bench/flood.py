@@ -11,7 +11,6 @@ become?
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -207,34 +206,20 @@ async def _open_and_close(path: str, until: float) -> int:
 class FloodedRing:
     """All nodes; the first one is flooded."""
 
-    def __init__(self, site: Site, workers: Workers, engine: EngineName) -> None:
+    def __init__(self, site: Site, workers: Workers) -> None:
         self._site = site
         self._workers = workers
-        self._engine = engine
         self._nodes: list[Worker] = []
         self.path = site.socket(site.names[0])
 
     async def start(self) -> None:
         for name in self._site.names:
             worker = await self._workers.start(f"node {name}", "transis.bench.flooded", quiet=True)
-            worker.send(msgspec.to_builtins(self._spec(name)))
+            worker.send(msgspec.to_builtins(FloodedSpec(**self._site.place(name), socket=self._site.socket(name))))
             self._nodes.append(worker)
         for node in self._nodes:
             while len((await node.hear("view"))["view"]) < len(self._nodes):
                 pass
-
-    def _spec(self, name: str) -> FloodedSpec:
-        site = self._site
-        return FloodedSpec(
-            name=name,
-            parent=os.getpid(),
-            cluster=site.cluster,
-            group=site.group,
-            group_port=site.group_port,
-            state=site.state(name),
-            socket=site.socket(name),
-            engine=self._engine,
-        )
 
     async def measured(self, flood: Callable[[float], Awaitable[dict[str, Any]]], seconds: float) -> dict[str, Any]:
         """What the flood found out, and what the nodes did meanwhile."""
@@ -301,7 +286,7 @@ def measure_flood(request: FloodRequest, say: Say) -> dict[str, Any]:
 async def _measure(request: FloodRequest, site: Site, say: Say) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     async with Workers() as workers:
-        ring = FloodedRing(site, workers, request.engine)
+        ring = FloodedRing(site, workers)
         say(f"starting {request.nodes} nodes")
         await ring.start()
         for kind in request.kinds or KINDS:

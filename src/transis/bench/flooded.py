@@ -10,7 +10,6 @@ passed, in which the system may have run other processes, and as processor time,
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,30 +17,19 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.bench.machines import next_order, open_orders, report
+from transis.bench.machines import NodePlace, next_order, open_orders, report, run_process
 from transis.net.host import NodeHost
-from transis.net.runtime import calm_the_collector, end_with_parent, fast_loop
-from transis.net.transport import Group
-from transis.settings.load import settings_of
+from transis.net.runtime import calm_the_collector, end_with_parent
 from transis.settings.resolve import resolve
-from transis.types.config import EngineName, ProfileName
 from transis.types.views import View
 
 TICK_S: Final = 0.001
 
 
-class FloodedSpec(msgspec.Struct, kw_only=True):
+class FloodedSpec(NodePlace, kw_only=True):
     """What one node is to be. It has a socket for clients; only the first one is flooded."""
 
-    name: str
-    parent: int
-    cluster: str
-    group: str
-    group_port: int
-    state: str
     socket: str
-    engine: EngineName
-    profile: ProfileName = "auto"
 
 
 class Pauses:
@@ -69,16 +57,7 @@ class Pauses:
 
 class FloodedNode:
     def __init__(self, spec: FloodedSpec) -> None:
-        settings = settings_of(
-            spec.name,
-            cluster=spec.cluster,
-            plaintext=True,
-            group=Group(spec.group, spec.group_port, spec.group_port + 1),
-            state=spec.state,
-            profile=spec.profile,
-            engine=spec.engine,
-        )
-        opening = replace(resolve(settings), clients=Path(spec.socket))
+        opening = replace(resolve(spec.settings()), clients=Path(spec.socket))
         self.host = NodeHost(opening, on_view=self._see)
         self._changes = 0
 
@@ -114,11 +93,5 @@ async def _run() -> None:
     await node.serve(orders)
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run())
-
-
 if __name__ == "__main__":
-    main()
+    run_process(_run)

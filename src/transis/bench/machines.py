@@ -15,22 +15,28 @@ import json
 import os
 import platform
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from transis.net.interfaces import choose_interface
+from transis.net.runtime import fast_loop
 from transis.net.sockets import BUFFER_BYTES, BurstReceiver, BurstSender, open_unicast, size_buffers
 from transis.net.state import key_text
-from transis.settings.schema import REAL_WINDOW
-from transis.types.config import EngineName, TransportName
+from transis.net.transport import Group
+from transis.settings.load import settings_of
+from transis.settings.schema import REAL_WINDOW, Settings
+from transis.types.config import EngineName, ProfileName, TransportName
 from transis.types.errors import TransisError, UsageError
 from transis.wire.envelope import KEY_SIZE
 
@@ -236,6 +242,13 @@ class Workers:
         return worker
 
 
+def run_process(process: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """For the processes: run until there are no more orders. Ctrl-C is for the benchmark, which ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(process())
+
+
 def report(line: Mapping[str, Any]) -> None:
     """For the processes: send one line to the benchmark."""
     sys.stdout.write(json.dumps(line) + "\n")
@@ -264,6 +277,31 @@ LOOPBACK: Final = "127.0.0.1"
 LAN_PORT: Final = 5405
 FIRST_PORT: Final = 20_000
 PORTS: Final = 10_000
+
+
+class NodePlace(msgspec.Struct, kw_only=True):
+    """What each node of a benchmark is told: who it is, and where it meets the others."""
+
+    name: str
+    parent: int
+    cluster: str
+    group: str
+    group_port: int
+    state: str
+    engine: EngineName
+    profile: ProfileName = "auto"
+
+    def settings(self, **more: Any) -> Settings:
+        return settings_of(
+            self.name,
+            cluster=self.cluster,
+            plaintext=True,
+            group=Group(self.group, self.group_port, self.group_port + 1),
+            state=self.state,
+            profile=self.profile,
+            engine=self.engine,
+            **more,
+        )
 
 
 class Site(AbstractContextManager["Site"]):
@@ -327,6 +365,11 @@ class Site(AbstractContextManager["Site"]):
 
     def state(self, name: str) -> str:
         return str(self.directory / "state" / name)
+
+    def place(self, name: str) -> dict[str, Any]:
+        """The fields of this node's NodePlace."""
+        met = {"cluster": self.cluster, "group": self.group, "group_port": self.group_port, "engine": self.engine}
+        return met | {"name": name, "parent": os.getpid(), "state": self.state(name)}
 
     async def start_daemon(self, workers: Workers, name: str) -> Worker:
         """Start a daemon for one node; its first line says that it is ready."""

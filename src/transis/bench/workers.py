@@ -22,7 +22,6 @@ holds the time of its call, and all processes of a machine share one clock.
 from __future__ import annotations
 
 import asyncio
-import signal
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -35,19 +34,18 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.bench.machines import PATIENCE_S, next_order, open_orders, report
+from transis.bench.machines import PATIENCE_S, NodePlace, next_order, open_orders, report, run_process
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
 from transis.embed.node import Node
 from transis.net.host import NodeHost, Opening
-from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
+from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent
 from transis.net.transport import Group as MulticastGroup
 from transis.net.transport import MulticastTransport, StatisticsDict
-from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
 from transis.trace.flight import Flight, Tidier
-from transis.types.config import EngineName, Order, ProfileName, TransportName
+from transis.types.config import EngineName, Order, TransportName
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import Configure, Delivered, NodeOutput, Note, Observer, Port
 from transis.wire.envelope import Arrival, apart
@@ -85,18 +83,10 @@ class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
     """Report how much of the processor time the flight recorder takes; for a program that embeds its node."""
 
 
-class NodeSpec(msgspec.Struct, kw_only=True, tag=True):
+class NodeSpec(NodePlace, kw_only=True, tag=True):
     """What one node without clients shall do. `rate` is how many messages a second it sends outside rounds."""
 
-    name: str
-    parent: int
-    cluster: str
-    group: str
-    group_port: int
-    state: str
-    engine: EngineName
     order: Order = "all-ack"
-    profile: ProfileName = "auto"
     rate: float = 0.0
     loss_permille: int = 0
     seed: int = 0
@@ -368,19 +358,9 @@ class BareNode(Observer):
     kinds = frozenset({Configure, Delivered, Note})
 
     def __init__(self, spec: NodeSpec) -> None:
-        settings = settings_of(
-            spec.name,
-            cluster=spec.cluster,
-            plaintext=True,
-            group=MulticastGroup(spec.group, spec.group_port, spec.group_port + 1),
-            state=spec.state,
-            profile=spec.profile,
-            engine=spec.engine,
-            order=spec.order,
-            flight=False,
-        )
+        opening = resolve(spec.settings(order=spec.order, flight=False))
         loss = Loss(spec.loss_permille, spec.seed)
-        self.host = NodeHost(resolve(settings), transport_for=lambda opening: LossyTransport(opening, loss))
+        self.host = NodeHost(opening, transport_for=lambda opening: LossyTransport(opening, loss))
         self.host.driver.observers.append(self)
         self._rate = spec.rate
         self._round: int | None = None
@@ -494,11 +474,5 @@ async def _run() -> None:
     await (_speak(work, orders) if isinstance(work, ProgramSpec) else _be_a_node(work, orders))
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run())
-
-
 if __name__ == "__main__":
-    main()
+    run_process(_run)
