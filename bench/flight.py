@@ -31,7 +31,7 @@ import msgspec
 
 from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, report
 from transis.bench.throughput import interval
-from transis.bench.workers import GROUP_NAME, ProgramSpec, Speaker, Stopwatch
+from transis.bench.workers import GROUP_NAME, BenchClient, ProgramSpec, Stopwatch
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.embed.thread import ThreadedNode
@@ -100,7 +100,7 @@ def until_next_slice_s(slice_us: int) -> float:
 # --- a node's process -----------------------------------------------------------------------------------------------
 
 
-async def count_slices(speaker: Speaker, seconds: float, slice_us: int) -> list[dict[str, Any]]:
+async def count_slices(speaker: BenchClient, seconds: float, slice_us: int) -> list[dict[str, Any]]:
     """What the application took, and the process used of a processor, in each slice."""
     await asyncio.sleep(WARM_UP_S)
     await asyncio.sleep(until_next_slice_s(slice_us))
@@ -133,7 +133,7 @@ async def node_of_its_own() -> None:
     async with AsyncExitStack() as opened:
         session = await opened.enter_async_context(Connection(node.link, job.name, WINDOW, Raw()))
         group = await opened.enter_async_context(session.join(GROUP_NAME))
-        speaker = Speaker(job, group, Stopwatch())
+        speaker = BenchClient(job, group, Stopwatch())
         await speaker.until_together()
         report({"ready": True})
         await next_order(orders)

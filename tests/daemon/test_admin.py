@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.daemon.running import RunningDaemon, opened_site
 from transis.cli.admin import AdminConnection, places
-from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults, Report, Reports
+from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, LinkCuts, Report, Reports
 from transis.types.errors import ConnectError, TransisError, UsageError
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.outputs import Configure
@@ -153,7 +153,7 @@ def view_with(name: str, address: str) -> Configure:
 
 def test_peers_are_cut_by_name_or_address_and_unknown_names_are_told() -> None:
     cuts: list[list[str]] = []
-    faults = Faults(lambda addresses: cuts.append(list(addresses)))
+    faults = LinkCuts(lambda addresses: cuts.append(list(addresses)))
     for name, address in (("bob", "127.0.0.1:1"), ("cid", "127.0.0.1:2"), ("bob", "127.0.0.1:3")):
         faults.observe(0, [view_with(name, address)])
     assert faults.cut(["bob", "cid", "bob"]) == ["127.0.0.1:2", "127.0.0.1:3"]

@@ -9,7 +9,7 @@ from transis.audit.guarantees.clients import ClientHistory, ClientStream, Got
 from transis.audit.guarantees.history import LaidHistory
 from transis.node.node import Node
 from transis.sim.cluster import SimulatedCluster
-from transis.sim.life import Clients, Life, Submission
+from transis.sim.life import Clients, SimulatedLife, Submission
 from transis.sim.plan import Plan
 from transis.trace.events import ClientLeft, GroupConf
 from transis.types.ids import ProcessId, Service
@@ -31,7 +31,7 @@ class Groups(SimulatedCluster):
     def __init__(self, plan: Plan, later: tuple[str, ...] = ()) -> None:
         super().__init__(plan, later, Node)
 
-    def life(self, name: str) -> Life:
+    def life(self, name: str) -> SimulatedLife:
         life = self.world.hosts[name].life
         assert life is not None, f"{name} is down"
         return life

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.history import Deliveries, Obligation, Origin, Stay
+from transis.audit.guarantees.history import Deliveries, Obligation, SentRun, Stay
 from transis.trace.events import Delivery, Sent
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
 
@@ -170,7 +170,7 @@ def _is_causal(run: Delivery) -> bool:
     return run.service is Service.CAUSAL
 
 
-def _of_causal(origin: Origin) -> bool:
+def _of_causal(origin: SentRun) -> bool:
     return origin.sent.service is Service.CAUSAL
 
 

@@ -15,7 +15,7 @@ from transis.net.sockets import (
     CALL_BYTES_MAX,
     SEGMENTS_MAX,
     BurstReceiver,
-    BurstSender,
+    DatagramSender,
     equal_segments,
     open_unicast,
     size_buffers,
@@ -74,7 +74,7 @@ def test_full_bursts_are_not_cut_more_than_needed() -> None:
 @pytest.mark.parametrize("gro", [True, False])
 @pytest.mark.parametrize(("count", "size", "last"), [(1, 1400, 1400), (46, 1400, 1400), (100, 1400, 17), (200, 64, 64)])
 def test_round_trip(pair: Pair, gso: bool, gro: bool, count: int, size: int, last: int) -> None:
-    sender, receiver = BurstSender(pair.out, gso=gso), BurstReceiver(pair.into, NOBODY, gro=gro)
+    sender, receiver = DatagramSender(pair.out, gso=gso), BurstReceiver(pair.into, NOBODY, gro=gro)
     datagrams = numbered(count, size, last)
     sender.send(datagrams, pair.to)
     assert receive_all(receiver, count) == datagrams
@@ -95,7 +95,7 @@ def receive_all(receiver: BurstReceiver, count: int) -> Sequence[bytes]:
 
 
 def test_a_refusal_by_the_kernel_is_survived_and_told(pair: Pair) -> None:
-    sender, receiver = BurstSender(pair.out), BurstReceiver(pair.into, NOBODY)
+    sender, receiver = DatagramSender(pair.out), BurstReceiver(pair.into, NOBODY)
     if sender.gso != "on":
         pytest.skip("this system has no UDP GSO that could be refused")
     pair.out.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
@@ -110,14 +110,14 @@ def test_a_refusal_by_the_kernel_is_survived_and_told(pair: Pair) -> None:
 def test_own_datagrams_are_dropped_by_their_source(pair: Pair) -> None:
     other = open_unicast(loopback(), 0)
     receiver = BurstReceiver(pair.into, pair.out.getsockname())
-    BurstSender(pair.out).send([b"mine"], pair.to)
-    BurstSender(other).send([b"theirs"], pair.to)
+    DatagramSender(pair.out).send([b"mine"], pair.to)
+    DatagramSender(other).send([b"theirs"], pair.to)
     other.close()
     assert receiver.receive() == [b"theirs"]
 
 
 def test_what_cannot_be_sent_is_counted_and_nothing_is_raised(pair: Pair) -> None:
-    sender = BurstSender(pair.out)
+    sender = DatagramSender(pair.out)
     sender.send([bytes(70_000)], pair.to)
     assert sender.lost == {"EMSGSIZE": 1}
     pair.out.close()
@@ -135,7 +135,7 @@ def test_what_did_not_fit_the_buffer_is_counted(pair: Pair) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux counts what did not fit")
     pair.into.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-    sender = BurstSender(pair.out, gso=False)
+    sender = DatagramSender(pair.out, gso=False)
     sender.send([bytes(1400)] * 50, pair.to)
     arrived = len(apart(receiver.receive()))
     sender.send([b"after"], pair.to)

@@ -21,7 +21,7 @@ from tests.net.lan import why_not
 from tests.real.listeners import Listener
 from tests.real.site import LAN, LOOPBACK, Site, tell
 from tests.real.waiting import let_pass
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 
 NAMES = ("ann", "bob", "cid", "dan", "eve")
 TORTURE_S = float(os.environ.get("TORTURE_S", "60"))
@@ -36,7 +36,7 @@ LIE_S = 1.0
 class Torturer:
     def __init__(self, site: Site, seed: str) -> None:
         self._site = site
-        self._stream = Stream(seed)
+        self._stream = RandomStream(seed)
         self._talking: set[asyncio.Task[None]] = set()
         self.residents: dict[str, Listener] = {}
         self.done: Counter[str] = Counter()

@@ -27,7 +27,7 @@ from random import Random
 from tests.rogue.liar import Liar, Retelling
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.sockets import aim_multicast, open_group, open_unicast
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.wire.envelope import ENVELOPE_SIZE, Opener, Sealer
@@ -81,7 +81,7 @@ class Thrower:
         if aim.key:
             key = bytes.fromhex(aim.key)
             self._opener, self._rogue = Opener(aim.cluster, key), Sealer(aim.cluster, STRANGER, key)
-            self._retelling = Retelling(Liar(Stream("lies"), permille=500), LIE_LIMIT, is_lansis=aim.engine == "lansis")
+            self._retelling = Retelling(Liar(RandomStream("lies"), permille=500), LIE_LIMIT, is_lansis=aim.engine == "lansis")
 
     def _listen(self, aim: Aim, interface: Interface) -> None:
         aim_multicast(self._out, interface)

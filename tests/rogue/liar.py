@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from transis.lansis.packets import Acks, decode_acks, encode_acks
 from transis.node.node import Node
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.totem.packets import NOBODY
 from transis.types.config import Config
 from transis.types.errors import Rejection
@@ -51,7 +51,7 @@ Packet = ControlPacket | DataHeader | Acks
 class Liar:
     """What a seed makes of packets."""
 
-    def __init__(self, stream: Stream, kinds: Sequence[str] = (), names: Sequence[str] = (), permille: int = 0) -> None:
+    def __init__(self, stream: RandomStream, kinds: Sequence[str] = (), names: Sequence[str] = (), permille: int = 0) -> None:
         self._stream = stream
         self._kinds = kinds
         self._names = names

@@ -26,7 +26,7 @@ from transis.sim.faults import CrashNode
 from transis.sim.liveness import unrest
 from transis.sim.plan import Plan, Scenario
 from transis.sim.run import SLICE_GROUPS, SimulatedRun
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import History, NodeTrace
 from transis.types.config import Config
@@ -112,7 +112,7 @@ def lying_run(
     seed: int, scenario: Scenario, kinds: Sequence[str] = (), names: Sequence[str] = (), permille: int = 0, *, stays: bool = False
 ) -> LyingRun:
     """`kinds` of packets and `names` of fields that are lied about; any if there are none."""
-    stream = Stream(f"{seed}:liar {scenario.engine}")
+    stream = RandomStream(f"{seed}:liar {scenario.engine}")
     drawn = draw_groups if stream.chance(WITH_GROUPS_PERMILLE) else draw
     plan = drawn(seed, stream.between(3, 5), scenario)
     plan = replace(plan, schedule=(), rivalry=False, foreign=False, revive=False, sealed=False)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transis.sim.life import Life
+from transis.sim.life import SimulatedLife
 from transis.sim.plan import TOTEM, Scenario
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
@@ -40,7 +40,7 @@ def taped_run(seed: int, groups: bool = False, scenario: Scenario = TOTEM) -> tu
     plan = draw_groups(seed, None, scenario) if groups else draw(seed, None, scenario)
     watchers: dict[NodeId, Watcher] = {}
 
-    def watch(life: Life) -> list[Watcher]:
+    def watch(life: SimulatedLife) -> list[Watcher]:
         watchers[life.id] = Watcher()
         return [watchers[life.id]]
 

@@ -31,7 +31,7 @@ import msgspec
 
 from transis.net.interfaces import choose_interface
 from transis.net.runtime import fast_loop
-from transis.net.sockets import BUFFER_BYTES, BurstReceiver, BurstSender, open_unicast, size_buffers
+from transis.net.sockets import BUFFER_BYTES, BurstReceiver, DatagramSender, open_unicast, size_buffers
 from transis.net.state import key_text
 from transis.net.transport import Group
 from transis.settings.load import settings_of
@@ -439,7 +439,7 @@ def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
     """
     with open_unicast(choose_interface("127.0.0.1"), 0) as out, open_unicast(choose_interface("127.0.0.1"), 0) as into:
         size_buffers(into, BUFFER_BYTES, "bare")
-        sender, receiver = BurstSender(out), BurstReceiver(into, ("192.0.2.1", 9))
+        sender, receiver = DatagramSender(out), BurstReceiver(into, ("192.0.2.1", 9))
         burst = [bytes(DATAGRAM)] * BURST
         started = perf_counter()
         for _ in range(bursts):

@@ -177,7 +177,7 @@ def watch_the_flight_recorder() -> Stopwatch:
     return stopwatch
 
 
-class Speaker:
+class BenchClient:
     def __init__(self, job: ProgramSpec, group: Group[bytes], stopwatch: Stopwatch) -> None:
         self._job = job
         self._stopwatch = stopwatch
@@ -299,7 +299,7 @@ async def _speak(job: ProgramSpec, orders: asyncio.StreamReader) -> None:
         node = None if job.socket else await opened.enter_async_context(_node(job))
         session = await opened.enter_async_context(_connection(job, node))
         group = await opened.enter_async_context(session.join(GROUP_NAME))
-        speaker = Speaker(job, group, stopwatch)
+        speaker = BenchClient(job, group, stopwatch)
         await speaker.until_together()
         report({"ready": True})
         await next_order(orders)

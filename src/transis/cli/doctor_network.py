@@ -84,7 +84,7 @@ MACHINES_MAX: Final = 128
 NAME_MAX: Final = 255
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="transis", tag="doctor"):
+class MeetingHello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="transis", tag="doctor"):
     name: str
     run: str
     """Random, for each run of the command."""
@@ -124,13 +124,13 @@ class Meeting:
 
     def hello(self, answers: str = "") -> bytes:
         return msgspec.json.encode(
-            Hello(self._name, self._run, __version__, time(), self._code(self._run), sorted(self.heard), answers)
+            MeetingHello(self._name, self._run, __version__, time(), self._code(self._run), sorted(self.heard), answers)
         )
 
     def take(self, datagram: bytes, source: str) -> str | None:
         """The run to answer, if this is a hello of another machine. Anything else is somebody else's."""
         try:
-            hello = msgspec.json.decode(datagram, type=Hello)
+            hello = msgspec.json.decode(datagram, type=MeetingHello)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
         if hello.run == self._run or (hello.run not in self.heard and len(self.heard) >= MACHINES_MAX):

@@ -256,7 +256,7 @@ REQUESTS: Final = tuple(_asked_as(one.__name__) for one in get_args(AnyRequest))
 _DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(AnyRequest)
 
 
-class Faults(Observer):
+class LinkCuts(Observer):
     """Cuts links by the names of nodes. Addresses are remembered, because a node that is cut off leaves the view."""
 
     kinds = frozenset({Configure})
@@ -287,7 +287,7 @@ class Faults(Observer):
 
 
 class Admin:
-    def __init__(self, reports: Reports, leave: Callable[[], None], faults: Faults | None) -> None:
+    def __init__(self, reports: Reports, leave: Callable[[], None], faults: LinkCuts | None) -> None:
         self._reports = reports
         self._leave = leave
         self._faults = faults
@@ -390,7 +390,7 @@ class Admin:
             case HealRequest():
                 return {"cut_off": self._allowed_faults().cut(())}
 
-    def _allowed_faults(self) -> Faults:
+    def _allowed_faults(self) -> LinkCuts:
         if self._faults is None:
             raise UsageError("links can be cut only with allow_faults = true in the section [admin] of the settings")
         return self._faults

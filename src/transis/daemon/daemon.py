@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from transis import __version__
-from transis.daemon.admin import Admin, Faults, Reports
+from transis.daemon.admin import Admin, LinkCuts, Reports
 from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
 from transis.daemon.metrics import Figures, Metrics
 from transis.net.host import NodeHost, Opening, complain
@@ -109,7 +109,7 @@ class Daemon(Observer):
         self._opening = opening
         self._manager = ServiceManager()
         self._log = NodeLog()
-        self._faults: Faults | None = None
+        self._faults: LinkCuts | None = None
         self._is_ready = False
         self._hurried = False
         self._leaving: asyncio.Task[bool] | None = None
@@ -172,7 +172,7 @@ class Daemon(Observer):
         self.host = self._open_node()
         opened.push_async_callback(self.host.close, "the daemon ends")
         if self._settings.admin.allow_faults:
-            self._faults = Faults(self.host.transport.sever)
+            self._faults = LinkCuts(self.host.transport.sever)
         self._reports = Reports(self.host, self._log.strangers)
         self._figures = self._reports.figures = Figures([self.host.statistics, self._reports.statistics])
         self.host.driver.observers += [self._log, self._reports, self]

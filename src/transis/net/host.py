@@ -102,7 +102,7 @@ def fitted(window: Window, room: int) -> Window:
     return replace(window, window=most, visit_max=visit_max, accelerated=min(window.accelerated, visit_max // 2))
 
 
-class Views(Observer):
+class ViewWatch(Observer):
     """Notes the first view, and reports every view."""
 
     kinds = frozenset({Configure})
@@ -135,7 +135,7 @@ class NodeHost:
         transport_for: Callable[[Opening], Transport] = open_transport,
     ) -> None:
         self.opening = sealed(opening)
-        self._views = Views(on_view)
+        self._views = ViewWatch(on_view)
         self._sink: SegmentWriter | KeptSink | None = None
         self._retention: Retention | None = None
         self._tasks: list[asyncio.Task[None]] = []

@@ -206,7 +206,7 @@ def equal_segments(datagrams: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         start = end
 
 
-class BurstSender:
+class DatagramSender:
     """Sends from one socket to anybody."""
 
     def __init__(self, sending: socket.socket, *, gso: bool = True) -> None:

@@ -75,7 +75,7 @@ class StateDirectory:
     def begin(self, node: NodeId) -> None:
         """From now on this life uses the directory; the life before is `previous`, if it is known."""
         try:
-            replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
+            replace_durably(self.path / LIFE, msgspec.json.encode(_LastLife(node, self._lock_file)))
         except OSError as error:
             raise _unusable(self.path, error) from error
 
@@ -112,7 +112,7 @@ class StateDirectory:
 
     def _read_life(self, name: str) -> NodeId | None:
         try:
-            life = msgspec.json.decode((self.path / LIFE).read_bytes(), type=_Life)
+            life = msgspec.json.decode((self.path / LIFE).read_bytes(), type=_LastLife)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
         return life.node if life.lock == self._lock_file and life.node.name == name else None
@@ -128,7 +128,7 @@ def _unusable(path: Path, error: OSError) -> ConfigError:
     return ConfigError("state directory", str(path), f"cannot be used: {plainly(error)}")
 
 
-class _Life(msgspec.Struct, frozen=True):
+class _LastLife(msgspec.Struct, frozen=True):
     node: NodeId
     lock: tuple[int, int]
 

@@ -30,7 +30,7 @@ from transis.net.sockets import (
     BUFFER_BYTES,
     SMALL_BUFFER_BYTES,
     BurstReceiver,
-    BurstSender,
+    DatagramSender,
     aim_multicast,
     datagrams_that_fit,
     open_group,
@@ -81,7 +81,7 @@ class Transport(ABC):
         warnings = (size_buffers(opened[port], BUFFERS[port], port.name.lower()) for port in Port)
         self.warnings: Sequence[str] = [warning for warning in warnings if warning]
         """What an operator should read once, after opening."""
-        self._sender = BurstSender(token, gso=offload.gso)
+        self._sender = DatagramSender(token, gso=offload.gso)
         self._receivers = {port: BurstReceiver(opened[port], self._source, gro=offload.gro) for port in Port}
         self._unaddressed = 0
         self._read: dict[str, Endpoint | None] = {}

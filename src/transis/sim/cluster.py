@@ -30,7 +30,7 @@ from transis.sim.faults import (
     ResumeNode,
     SendMessages,
 )
-from transis.sim.life import Life, NodeFactory
+from transis.sim.life import NodeFactory, SimulatedLife
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
@@ -266,7 +266,7 @@ class SimulatedCluster:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def lives(self) -> list[Life]:
+    def lives(self) -> list[SimulatedLife]:
         return sorted(self.world.lives.values(), key=lambda life: life.id)
 
     def history(self) -> History:

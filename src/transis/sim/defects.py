@@ -21,7 +21,7 @@ from transis.types.errors import UsageError
 # --- defect -----------------------------------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class Edit(NamedTuple):
     """`module` is named within the package. The node has loaded it; the simulator itself must not import it."""
 
     module: str
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 class Defect(NamedTuple):
     why: str
-    changes: tuple[Change, ...]
+    changes: tuple[Edit, ...]
     harmless: str = ""
     """Why the change breaks nothing, though it looks like a defect; empty if it breaks something."""
 
@@ -47,20 +47,20 @@ class Defect(NamedTuple):
 LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "fa_echo_unconditional": Defect(
         "every statement is answered with one's own, whether it says anything new or not (F11)",
-        (Change("lansis.membership", "        if opinion in GROWN:\n", "        if opinion is not Opinion.DROPPED:\n"),),
+        (Edit("lansis.membership", "        if opinion in GROWN:\n", "        if opinion is not Opinion.DROPPED:\n"),),
     ),
     "no_limbo": Defect(
         "a member that installs delivers all that it holds of the old view, not only what the statements name",
-        (Change("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.dag.inserted)"),),
+        (Edit("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.dag.inserted)"),),
     ),
     "late_fa": Defect(
         "a statement about a view already left counts in the view after it (F12)",
-        (Change("lansis.membership", "            core.trap(Trap.LATE_FA)\n", "            return True\n"),),
+        (Edit("lansis.membership", "            core.trap(Trap.LATE_FA)\n", "            return True\n"),),
     ),
     "views_from_assent": Defect(
         "a view is installed as soon as all have stated the same sets, as the paper has it, without a flush (W18)",
         (
-            Change(
+            Edit(
                 "lansis.flush",
                 "        self._ask()\n        self._try_to_flush()\n",
                 "        self._installation.install(proposal)\n",
@@ -70,14 +70,14 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "gc_in_join": Defect(
         "stable messages are collected even while views change (L7)",
         (
-            Change(
+            Edit(
                 "lansis.operational",
                 "            self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)\n",
                 "            dag = self._core.view.dag\n"
                 "            if dag.collect(self._core.view.stability.stable):\n"
                 '                self._core.note("collected while views change")\n',
             ),
-            Change(
+            Edit(
                 "lansis.operational",
                 "        self._repair.look()\n\n    def send_due",
                 "        self._repair.look()\n"
@@ -90,19 +90,19 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "acks_after_fa": Defect(
         "a member that has made a statement goes on acknowledging, and is believed (W2)",
         (
-            Change(
+            Edit(
                 "lansis.alive",
                 "        recv = tuple(view.dag.inserted) if frozen is None else frozen.recv\n"
                 "        clock = core.clock if frozen is None else frozen.clock\n",
                 "        recv, clock = tuple(view.dag.inserted), core.clock\n",
             ),
-            Change("lansis.stability", "        self._closed.add(member)\n", "        pass\n"),
+            Edit("lansis.stability", "        self._closed.add(member)\n", "        pass\n"),
         ),
     ),
     "no_flush": Defect(
         "FLUSHED is sent at once, whether all of Pre is held or not (W18)",
         (
-            Change(
+            Edit(
                 "lansis.flush",
                 "if barrier.flushed is proposal or not core.view.dag.holds_all(self._pre):",
                 "if barrier.flushed is proposal:",
@@ -112,12 +112,12 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "any_flushed_installs": Defect(
         "a member installs any view that it ever flushed, whatever it has flushed since (M7)",
         (
-            Change(
+            Edit(
                 "lansis.membership",
                 "        self.flushed = self.assented\n",
                 '        self.flushed = self.assented\n        self.__dict__.setdefault("all", []).append(self.flushed)\n',
             ),
-            Change(
+            Edit(
                 "lansis.membership",
                 "return self.flushed if self.flushed is not None and tag == self.flushed.tag else None",
                 'return next((one for one in self.__dict__.get("all", ()) if one.tag == tag), None)',
@@ -127,7 +127,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "causal_when_inserted": Defect(
         "a causal message is delivered as soon as it is in the DAG, whatever ordered messages its sender had delivered (W5)",
         (
-            Change(
+            Edit(
                 "lansis.orders",
                 "        if not by_dep or by_dep[0][0] > frontier:\n            return []\n        ready = []\n"
                 "        while by_dep and by_dep[0][0] <= frontier:\n",
@@ -137,12 +137,12 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "no_fence": Defect(
         "joins and leaves are agreed messages like others, to which causal ones have no relation (P15)",
-        (Change("lansis.sending", "return FENCE if has_control and", "return 0 if has_control and"),),
+        (Edit("lansis.sending", "return FENCE if has_control and", "return 0 if has_control and"),),
     ),
     "fence_passes_early": Defect(
         "a join takes effect when everybody has it, though what was sent before it may still be on its way (P15)",
         (
-            Change(
+            Edit(
                 "lansis.delivery",
                 "return stability.is_stable(node) and stability.all_else_follows(node)",
                 "return stability.is_stable(node)",
@@ -151,12 +151,12 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "fence_not_followed": Defect(
         "a causal message does not wait for a join that its sender had, but had not delivered (P15)",
-        (Change("lansis.orders", "if node.follows(fence)]", "if False]"),),
+        (Edit("lansis.orders", "if node.follows(fence)]", "if False]"),),
     ),
     "own_d": Defect(
         "a member that installs delivers in the regular view what it had delivered itself, not what others had",
         (
-            Change(
+            Edit(
                 "lansis.flush",
                 "finish(pre, parting.delivered, Phase.REGULAR)",
                 "finish(pre, old.order.frontier, Phase.REGULAR)",
@@ -165,20 +165,20 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "promise_without_holding": Defect(
         "the clock of an ALIVE counts before everything that its sender had sent has arrived",
-        (Change("lansis.orders", "        if self._held[member] >= claim[0]:\n", "        if True:\n"),),
+        (Edit("lansis.orders", "        if self._held[member] >= claim[0]:\n", "        if True:\n"),),
     ),
     "outsider_fails_us": Defect(
         "strangers make a machine accuse members of its own view (trap 18)",
-        (Change("lansis.statements", "return said.f if said.sender in self.ccs else said.f - self.ccs", "return said.f"),),
+        (Edit("lansis.statements", "return said.f if said.sender in self.ccs else said.f - self.ccs", "return said.f"),),
     ),
     "toto_at_least": Defect(
         "under ToTo half of the votes beat a candidate, not more than half",
-        (Change("lansis.toto", "return 2 * wins(one, other) > members", "return 2 * wins(one, other) >= members"),),
+        (Edit("lansis.toto", "return 2 * wins(one, other) > members", "return 2 * wins(one, other) >= members"),),
     ),
     "toto_star_equal": Defect(
         "under ToTo a member that has not voted counts as if it could never vote otherwise",
         (
-            Change(
+            Edit(
                 "lansis.toto",
                 "return 2 * (len(cast) - wins(one, other)) < members",
                 "return 2 * (members - wins(one, other)) < members",
@@ -188,7 +188,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "transis_moves_after_flushed": Defect(
         "in the mode transis the view that ends goes on at a machine that has said FLUSHED (S11)",
         (
-            Change(
+            Edit(
                 "lansis.membership",
                 "return core.state in (State.FAULTS, State.STAGE_2) and self.is_free and",
                 "return core.state in (State.FAULTS, State.STAGE_2) and",
@@ -197,11 +197,11 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "transis_step_unsaid": Defect(
         "in the mode transis a machine goes on in the view that ends and makes no statement that says so (S3)",
-        (Change("lansis.transis_mode", "            self._membership.restate()\n", "            self._delivery.go_on()\n"),),
+        (Edit("lansis.transis_mode", "            self._membership.restate()\n", "            self._delivery.go_on()\n"),),
     ),
     "transis_part_claimed": Defect(
         "in the mode transis a part of a message is claimed in the view that ends, and its rest in the next (S4)",
-        (Change("lansis.sending", "if flow.is_end), default=0)", "), default=0)"),),
+        (Edit("lansis.sending", "if flow.is_end), default=0)", "), default=0)"),),
     ),
 }
 
@@ -212,7 +212,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "requests_of_the_lost": Defect(
         "in a transitional configuration, joins of processes whose node is lost take effect (trap 2)",
         (
-            Change(
+            Edit(
                 "groups.layer",
                 "if self._transitional is not None and process.node not in self._transitional.nodes:",
                 "if False:",
@@ -221,12 +221,12 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "one_id_for_two_sides": Defect(
         "sides that lose members before they have exchanged give their transitional views one id",
-        (Change("groups.layer", "if self._exchange is None or group.in_force is None:", "if True:"),),
+        (Edit("groups.layer", "if self._exchange is None or group.in_force is None:", "if True:"),),
     ),
     "lane_opened_early": Defect(
         "applications may send before the exchange is complete, when nobody knows yet whom their messages are for (trap 40)",
         (
-            Change(
+            Edit(
                 "groups.layer",
                 "            self._exchange = Exchange(view, self._identify)\n",
                 "            self._exchange = Exchange(view, self._identify); self._out.append(Settled(view.id))\n",
@@ -236,7 +236,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "lists_unheard": Defect(
         "a node judges by its own quorum list, whatever the others have",
         (
-            Change(
+            Edit(
                 "groups.quorum",
                 "primary = judge(self._all(nodes), nodes)",
                 "return Verdict(judge([self._own], nodes))",
@@ -246,7 +246,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "new_list_alone": Defect(
         "while a quorum list is being changed, a majority of the new list is enough",
         (
-            Change(
+            Edit(
                 "groups.quorum",
                 "for one in lists for names in (one.names, one.before) if names",
                 "for one in lists for names in (one.names,) if names",
@@ -255,11 +255,11 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "everybody_is_told": Defect(
         "a configuration shows every group a view, even groups to which nothing happened",
-        (Change("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),
+        (Edit("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),
     ),
     "origins_stay_regular": Defect(
         "members of a transitional view go on as if they came from the regular one, and pass for members that never parted",
-        (Change("groups.table", "                self.members[member] = view.id\n", "                pass\n"),),
+        (Edit("groups.table", "                self.members[member] = view.id\n", "                pass\n"),),
     ),
 }
 """Defects of the groups: only nodes with groups can go wrong this way."""
@@ -267,30 +267,28 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
 TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "safe_one_rotation_early": Defect(
         "a safe message is delivered after one rotation with aru above it instead of two (TOCS95 4.3)",
-        (Change("totem.visit", "min(ring.last_aru_sent, token.aru)", "token.aru"),),
+        (Edit("totem.visit", "min(ring.last_aru_sent, token.aru)", "token.aru"),),
     ),
     "after_gap_from_anyone": Defect(
         "behind the first gap, messages of lost members are delivered too (1.8 step C)",
-        (Change("totem.recovery", "if not gap or old.members[burst.sender] in self._deliver_memb:", "if True:"),),
+        (Edit("totem.recovery", "if not gap or old.members[burst.sender] in self._deliver_memb:", "if True:"),),
     ),
     "transitional_only_deliver_memb": Defect(
         "after the transitional view only my_deliver_memb's messages are delivered, as the paper's text has it (F1)",
-        (Change("totem.recovery", "if not gap or old.members[burst.sender]", "if old.members[burst.sender]"),),
+        (Edit("totem.recovery", "if not gap or old.members[burst.sender]", "if old.members[burst.sender]"),),
     ),
     "obligations_off": Defect(
         "a node that acknowledged an exchange owes nothing later, and the fail set is cleared on re-entering Gather (F3)",
         (
-            Change("totem.recovery", "self.obligation |= self._deliver_memb", "pass"),
-            Change(
-                "totem.gather", "        core.forming = None\n", "        core.forming = None\n        self.fail_set.clear()\n"
-            ),
+            Edit("totem.recovery", "self.obligation |= self._deliver_memb", "pass"),
+            Edit("totem.gather", "        core.forming = None\n", "        core.forming = None\n        self.fail_set.clear()\n"),
         ),
     ),
     "rotations_not_told_apart": Defect(
         "a repeated first-rotation commit token is taken for the second rotation (F2)",
         (
-            Change("totem.engine", "if packet.rotation == 1 else", "if self._core.state is State.GATHER else"),
-            Change(
+            Edit("totem.engine", "if packet.rotation == 1 else", "if self._core.state is State.GATHER else"),
+            Edit(
                 "totem.commit",
                 "            return False\n        return all(entry.filled",
                 "            return True\n        return True or all(entry.filled",
@@ -300,7 +298,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "obligation_of_trans_memb": Defect(
         "the obligation grows by my_trans_memb instead of my_deliver_memb (W3)",
         (
-            Change(
+            Edit(
                 "totem.recovery",
                 "self.obligation |= self._deliver_memb",
                 "self.obligation |= frozenset(entry.node for entry in self._trans_memb)",
@@ -310,7 +308,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "incarnation_not_durable": Defect(
         "the node runs before its incarnation is on disk (C4)",
         (
-            Change(
+            Edit(
                 "node.node",
                 'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation))',
                 'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation)); self._identity.durable(now)',
@@ -319,14 +317,14 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "floor_before_minimum": Defect(
         "the floor of one datagram is applied to the share only, before the minimum with the window (W4)",
-        (Change("totem.visit", "return min(max(1, fair), hard_cap)", "return max(0, min(fair, hard_cap))"),),
+        (Edit("totem.visit", "return min(max(1, fair), hard_cap)", "return max(0, min(fair, hard_cap))"),),
     ),
     "fragments_kept_across_views": Defect(
         "partial messages survive a regular view, at the sender and at the receivers (trap 1)",
         (
-            Change("node.node", "            self._assembler.reset()\n", ""),
-            Change("totem.recovery", "if core.outbox.restart():", "if False:"),
-            Change("lansis.flush", "if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):", "if False:"),
+            Edit("node.node", "            self._assembler.reset()\n", ""),
+            Edit("totem.recovery", "if core.outbox.restart():", "if False:"),
+            Edit("lansis.flush", "if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):", "if False:"),
         ),
     ),
 }
@@ -335,7 +333,7 @@ SHARED_DEFECTS: Final[dict[str, Defect]] = {
     "skips_messages": Defect(
         "the first run of every 64th burst is not delivered, which a follower of digests must notice",
         (
-            Change(
+            Edit(
                 "wire.reassembly",
                 "        return [] if visit is None else self._feed_visit(visit, context)\n",
                 "        found = [] if visit is None else self._feed_visit(visit, context)\n"
@@ -374,7 +372,7 @@ def broken_engine(name: str) -> Iterator[None]:
             function.__code__ = code
 
 
-def _apply(change: Change) -> list[tuple[FunctionType, CodeType]]:
+def _apply(change: Edit) -> list[tuple[FunctionType, CodeType]]:
     """Swap the code of every function of the module that compiles differently from the changed text."""
     module = sys.modules[f"transis.{change.module}"]
     source = inspect.getsource(module)

@@ -33,7 +33,7 @@ from transis.sim.faults import (
     Weather,
 )
 from transis.sim.plan import gathering_us
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.types.config import MS, Config, Timing
 from transis.types.ids import Service
 from transis.types.outputs import Port
@@ -69,7 +69,7 @@ PROMISED: Final = {"totem": "Received", "lansis": "Flushed"}
 class Draft:
     """What the drawing functions share; `faults` grows."""
 
-    stream: Stream
+    stream: RandomStream
     names: tuple[str, ...]
     config: Config
     safety_us: int
@@ -117,7 +117,7 @@ class Draft:
 
 
 def draw_schedule(
-    stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
+    stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
 ) -> Schedule:
     """Either a medley of kinds at any time, or episodes one after another, for those that need a whole ring to break."""
     draft = Draft(stream, names, config, safety_us, [])
@@ -406,7 +406,7 @@ LAST_EPISODES_MAX: Final = 4
 SIZE: Final = 40
 
 
-def draw_last_words(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
+def draw_last_words(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
     """Last words, in some runs: they take one node that speaks and two that may differ about what it said."""
     draft = Draft(stream, names, config, safety_us, [])
     if len(names) > 2 and stream.chance(RUNS_PERMILLE):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transis.sim.faults import Ambush
-from transis.sim.life import ClientAction, Life, Submission
+from transis.sim.life import ClientAction, SimulatedLife, Submission
 from transis.sim.network import Journey
 from transis.types.config import Config
 from transis.types.errors import IdentityError
@@ -143,7 +143,7 @@ class Host:
         self.clock = clock
         self.machine = machine
         self.disk = Disk()
-        self.life: Life | None = None
+        self.life: SimulatedLife | None = None
         self.paused = False
         self.slow_us = 0
         self.overflowed = 0
@@ -175,7 +175,7 @@ class Host:
         except IdentityError as refusal:
             world.note_refusal(self, str(refusal))
             return
-        self.life = Life(self.address, node, world.now, memory)
+        self.life = SimulatedLife(self.address, node, world.now, memory)
         self.life.observers += [world.coverage, *world.observers_of(self.life)]
         if world.open_sessions is not None:
             self.life.sessions = world.open_sessions(self, self.life)
@@ -237,7 +237,7 @@ class Host:
             self._submissions.append(submission)
             self._arrange_at(self._busy_until)
 
-    def written(self, life: Life) -> None:
+    def written(self, life: SimulatedLife) -> None:
         """A sync completed; it counts only if the life that asked for it still runs."""
         if life is self.life:
             self._completed.append(self.disk.complete())
@@ -290,7 +290,7 @@ class Host:
         self._guarded(lambda: self._work(life))
         self.arrange()
 
-    def _work(self, life: Life) -> None:
+    def _work(self, life: SimulatedLife) -> None:
         """One turn of the driver: completions, sockets, applications, and only then timers."""
         local = self.clock.local(self._world.now)
         node = life.node
@@ -308,13 +308,13 @@ class Host:
         if self.life is life and self._world.check_is_due():
             life.check()
 
-    def _call(self, life: Life, local: int, call: Submission | ClientAction) -> None:
+    def _call(self, life: SimulatedLife, local: int, call: Submission | ClientAction) -> None:
         if isinstance(call, Submission):
             life.submit(local, call)
         elif life.clients is not None:
             life.clients.ask(local, call)
 
-    def _drain(self, life: Life, local: int) -> int:
+    def _drain(self, life: SimulatedLife, local: int) -> int:
         """Hand over what the sockets hold; bursts that wait on the data socket become one."""
         handled = 0
         for port in HAND_OVER:
@@ -353,7 +353,7 @@ class Host:
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, life: Life) -> None:
+    def _carry_out(self, life: SimulatedLife) -> None:
         for output in life.node.outputs():
             kind = type(output)
             if self.crash_after >= 0 and kind not in UNCOUNTED:
@@ -374,29 +374,29 @@ class Host:
         if life.ended:
             self.die(life.ended)
 
-    def _transmit(self, life: Life, output: Transmit) -> None:
+    def _transmit(self, life: SimulatedLife, output: Transmit) -> None:
         self._world.transmit(self, output)
 
-    def _persist(self, life: Life, output: Persist) -> None:
+    def _persist(self, life: SimulatedLife, output: Persist) -> None:
         self.disk.write(Write(output.ticket, output.key, output.value))
         self._world.sync(self, life)
         self._world.moment(self, "Persist")
 
-    def _delivered(self, life: Life, output: Delivered) -> None:
+    def _delivered(self, life: SimulatedLife, output: Delivered) -> None:
         self._world.verify(life, output)
 
-    def _note(self, life: Life, output: Note) -> None:
+    def _note(self, life: SimulatedLife, output: Note) -> None:
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
         elif output.what in MOMENTS:
             self._world.moment(self, MOMENTS[output.what])
 
-    def _stopped(self, life: Life, output: Stopped) -> None:
+    def _stopped(self, life: SimulatedLife, output: Stopped) -> None:
         self._world.note_stop(self, output.why)
         life.ended = "stopped"
 
 
-_CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
+_CARRY: Final[dict[type[NodeOutput], Callable[[Host, SimulatedLife, Any], None]]] = {
     Transmit: Host._transmit,
     Persist: Host._persist,
     Delivered: Host._delivered,

@@ -186,7 +186,7 @@ def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
     return (mark * (size // len(mark) + 1))[:size]
 
 
-class Life(Observer):
+class SimulatedLife(Observer):
     """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
     2. What is owed = taken - refused - returned; a node at rest owes nothing.
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
@@ -299,15 +299,15 @@ class Life(Observer):
         return self.clients
 
 
-_NOTE: Final[dict[type[NodeOutput], Callable[[Life, Any], None]]] = {
-    Accepted: Life._accepted,
-    Refused: Life._refused,
-    Configure: Life._configured,
-    Delivered: Life._delivered,
-    ProcessConnected: Life._connected,
-    ProcessGone: Life._gone,
-    GroupViewInstalled: Life._installed,
-    GroupLeft: Life._left,
-    GroupRefused: Life._left,
+_NOTE: Final[dict[type[NodeOutput], Callable[[SimulatedLife, Any], None]]] = {
+    Accepted: SimulatedLife._accepted,
+    Refused: SimulatedLife._refused,
+    Configure: SimulatedLife._configured,
+    Delivered: SimulatedLife._delivered,
+    ProcessConnected: SimulatedLife._connected,
+    ProcessGone: SimulatedLife._gone,
+    GroupViewInstalled: SimulatedLife._installed,
+    GroupLeft: SimulatedLife._left,
+    GroupRefused: SimulatedLife._left,
 }
-Life.kinds = frozenset(_NOTE)
+SimulatedLife.kinds = frozenset(_NOTE)

@@ -16,7 +16,7 @@ from typing import Final
 from transis.audit.guarantees.property import Findings
 from transis.sim.faults import COPY_SUFFIX, SendMessages
 from transis.sim.host import Host
-from transis.sim.life import Life
+from transis.sim.life import SimulatedLife
 from transis.sim.plan import Plan, agreement_us, gathering_us
 from transis.sim.world import World
 from transis.trace.events import Delivery, Sent
@@ -100,7 +100,7 @@ def _datagrams_per_message(plan: Plan) -> int:
     return 1 + max(plan.traffic.size, plan.traffic.large) // (plan.config.datagram // 2)
 
 
-def judged(world: World) -> list[Life]:
+def judged(world: World) -> list[SimulatedLife]:
     """The lives that still run and belong to the cluster under test."""
     return [host.life for host in judged_hosts(world) if host.life is not None]
 
@@ -136,7 +136,7 @@ def unrest(world: World) -> str:
     return _unrest_of_groups(lives)
 
 
-def _unrest_of_groups(lives: list[Life]) -> str:
+def _unrest_of_groups(lives: list[SimulatedLife]) -> str:
     """Every member of a group last saw a group view with exactly those processes that asked to be in it."""
     wanted: dict[str, list[ProcessId]] = {}
     for life in lives:
@@ -151,7 +151,7 @@ def _unrest_of_groups(lives: list[Life]) -> str:
     return ""
 
 
-def _unrest_of(life: Life, members: tuple[NodeId, ...]) -> str:
+def _unrest_of(life: SimulatedLife, members: tuple[NodeId, ...]) -> str:
     if life.view is None:
         return "has no view"
     if life.regular is None:
@@ -206,13 +206,13 @@ def _round_us(plan: Plan) -> int:
     return rotation_us(plan) if plan.config.engine == "totem" else 2 * hop_us(plan) + plan.config.pulse.prompt_us
 
 
-def _has_work(life: Life) -> bool:
+def _has_work(life: SimulatedLife) -> bool:
     """Whether it has accepted messages that it has not sent yet."""
     sent = sum(event.count for event in life.recorder.events if isinstance(event, Sent))
     return life.taken - life.refused > sent
 
 
-def _delivered_behind(quiet: Life) -> int:
+def _delivered_behind(quiet: SimulatedLife) -> int:
     """Messages of others that the quiet node delivered behind its own last one."""
     behind = 0
     for event in reversed(quiet.recorder.events):

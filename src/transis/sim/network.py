@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from transis.sim.faults import WEATHERS
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.types.outputs import Port
 
 CAPTURED_MAX: Final = 64
@@ -72,7 +72,7 @@ class Network:
     2. `_cut` holds (source, target, port) that are dead.
     """
 
-    def __init__(self, climate: LinkQuality, stream: Stream) -> None:
+    def __init__(self, climate: LinkQuality, stream: RandomStream) -> None:
         self.rates: dict[str, int] = {name: getattr(climate, name) for name in WEATHERS}
         self.extra_us = [0, 0, 0]
         self.interceptors: list[Interceptor] = []

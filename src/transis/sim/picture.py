@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from transis.audit.draw.layout import (
     Band,
     DrawnDelivery,
+    DrawnLink,
     DrawnSending,
     EventMark,
     LifeLine,
-    Link,
     Moment,
     PausedSpan,
     Picture,
@@ -201,17 +201,17 @@ def _lanes(traces: Sequence[NodeTrace], end_us: int) -> tuple[list[str], dict[No
     return lanes, lane_of
 
 
-def _links(wire: WireLog, lanes: Sequence[str], end_us: int) -> Iterator[Link]:
+def _links(wire: WireLog, lanes: Sequence[str], end_us: int) -> Iterator[DrawnLink]:
     lane = {name: number for number, name in reversed(list(enumerate(lanes)))}
     for hop in wire.hops:
         if hop.arrived_us <= end_us and {hop.source, hop.target} <= lane.keys():
             ends = (lane[hop.source], Moment(hop.left_us), lane[hop.target], Moment(hop.arrived_us))
-            yield Link(TOKEN_LAYER, *ends, f"{hop.words}\n{hop.source} at {clock(hop.left_us)} to {hop.target}")
+            yield DrawnLink(TOKEN_LAYER, *ends, f"{hop.words}\n{hop.source} at {clock(hop.left_us)} to {hop.target}")
     for edge in wire.edges():
         burst, follows = edge.burst, edge.follows
         if {burst.source, follows.source} <= lane.keys() and burst.source != follows.source:
             ends = (lane[burst.source], Moment(burst.sent_us), lane[follows.source], Moment(follows.sent_us))
-            yield Link(DAG_LAYER, *ends, f"{_burst_words(burst)} acknowledges {_burst_words(follows)}")
+            yield DrawnLink(DAG_LAYER, *ends, f"{_burst_words(burst)} acknowledges {_burst_words(follows)}")
 
 
 def _burst_words(burst: SentBurst) -> str:

@@ -54,7 +54,7 @@ OF_LANSIS: Final = "lansis_"
 """How the names of examples begin whose clusters name that engine themselves."""
 
 
-class Example(NamedTuple):
+class WorkedExample(NamedTuple):
     name: str
     blocks: tuple[Block, ...]
 
@@ -78,20 +78,20 @@ def example_names() -> list[str]:
     return sorted(path.stem for path in EXAMPLES.glob(f"*{SUFFIX}"))
 
 
-def load_example(name: str, engine: str) -> Example:
+def load_example(name: str, engine: str) -> WorkedExample:
     """By its name or by the path of a file."""
     path = EXAMPLES / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
     if Path(name).name != name or Path(name).is_file() or not path.is_file():
-        return Example(Path(name).stem, tuple(_read(Path(name))))
+        return WorkedExample(Path(name).stem, tuple(_read(Path(name))))
     blocks = _read(path)
-    if engine == "lansis" and engine not in (engines := Example(path.stem, tuple(blocks)).engines):
+    if engine == "lansis" and engine not in (engines := WorkedExample(path.stem, tuple(blocks)).engines):
         raise UsageError(
             f"{path.stem} plays on {' '.join(engines)} only: it is about packets or states that {engine} does not have"
         )
     ours = ON_LANSIS / path.name
     if engine == "lansis" and ours.is_file():
         blocks = list(_with_outcomes(blocks, _read(ours)))
-    return Example(path.stem, tuple(blocks))
+    return WorkedExample(path.stem, tuple(blocks))
 
 
 def _read(path: Path) -> list[Block]:
@@ -141,7 +141,7 @@ class Played(NamedTuple):
         return self.outcome == self.block.expected
 
 
-def played(player: Player, example: Example) -> Iterator[Played]:
+def played(player: Player, example: WorkedExample) -> Iterator[Played]:
     """Each block when it is asked for. Raises UsageError with the block's number if a command makes no sense."""
     for number, block in enumerate(example.blocks, 1):
         try:
@@ -184,7 +184,7 @@ QUIT: Final = ("q", "\x04")
 KEYS_AT_ONCE: Final = 256
 
 
-def step_through(out: Console, example: Example, engine: str, keys: Keys) -> tuple[Player, bool]:
+def step_through(out: Console, example: WorkedExample, engine: str, keys: KeyReader) -> tuple[Player, bool]:
     """Stop after each block; returns the player where the reader stopped, and whether all was as written."""
     shown, as_written = 0, True
     player, blocks = _from_start(example, engine)
@@ -207,12 +207,12 @@ def step_through(out: Console, example: Example, engine: str, keys: Keys) -> tup
     return player, as_written
 
 
-def _from_start(example: Example, engine: str) -> tuple[Player, Iterator[Played]]:
+def _from_start(example: WorkedExample, engine: str) -> tuple[Player, Iterator[Played]]:
     player = Player(engine)
     return player, played(player, example)
 
 
-class Keys:
+class KeyReader:
     """A terminal that gives each key when it is pressed, and loses none that is pressed too early."""
 
     def __init__(self) -> None:
@@ -289,9 +289,9 @@ def play(
     raise typer.Exit(0 if as_written else DIFFERENT)
 
 
-def _carry_out_play(out: Console, example: Example, engine: str, drawing: Drawing, *, step: bool) -> bool:
+def _carry_out_play(out: Console, example: WorkedExample, engine: str, drawing: Drawing, *, step: bool) -> bool:
     if step:
-        with Keys() as keys:
+        with KeyReader() as keys:
             player, as_written = step_through(out, example, engine, keys)
     else:
         player, as_written = Player(engine), True

@@ -22,7 +22,7 @@ from transis.audit.guarantees.property import Findings, Report, Violation
 from transis.node.node import Node
 from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine
-from transis.sim.life import Life, NodeFactory
+from transis.sim.life import NodeFactory, SimulatedLife
 from transis.sim.liveness import FOREIGN, budget_us, compete, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.network import JourneyWatcher
 from transis.sim.plan import TOTEM, Plan, Scenario, plan_text
@@ -39,7 +39,7 @@ ONE_ORDER: Final = "toto one component"
 """What ToTo keeps where a view does not part."""
 
 
-def history_of(plan: Plan, lives: Iterable[Life], closed: bool) -> History:
+def history_of(plan: Plan, lives: Iterable[SimulatedLife], closed: bool) -> History:
     """The traces of these lives, and what they are judged by."""
     traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
     history = History(traces, closed, plan.config.guarantees, plan.config.engine)
@@ -267,7 +267,7 @@ class SimulatedRun:
         findings = Findings("incarnations_are_new")
         lives = list(self.world.lives.values())
         tampered = {life.id.name for life in lives if life.memory}
-        seen: dict[tuple[str, int], Life] = {}
+        seen: dict[tuple[str, int], SimulatedLife] = {}
         for life in lives:
             if life.views and life.host in self._plan.names and life.id.name not in tampered:
                 findings.checked += 1

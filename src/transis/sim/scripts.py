@@ -26,7 +26,7 @@ from transis.sim.cluster import ALWAYS, SimulatedCluster, grouped, show_message,
 from transis.sim.faults import COPY_SUFFIX, names_in, parse_duration
 from transis.sim.faults import parse as parse_fault
 from transis.sim.host import Host
-from transis.sim.life import Life
+from transis.sim.life import SimulatedLife
 from transis.sim.liveness import judged
 from transis.sim.plan import Plan, parse_plan, with_setting
 from transis.sim.run import RunOutcome, simulate
@@ -107,7 +107,7 @@ def totals(cluster: SimulatedCluster) -> str:
     return grouped([(show_node(life.id), _counted(_delivered_of(life))) for life in cluster.lives()])
 
 
-def _delivered_of(life: Life) -> Counter[str]:
+def _delivered_of(life: SimulatedLife) -> Counter[str]:
     count: Counter[str] = Counter()
     for event in life.recorder.events:
         if isinstance(event, Delivery):

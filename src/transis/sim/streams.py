@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Stream(random.Random):
+class RandomStream(random.Random):
     """One concern's draws, in integers: rates are permille, times microseconds."""
 
     def below(self, end: int) -> int:
@@ -55,10 +55,10 @@ class Streams:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._made: dict[str, Stream] = {}
+        self._made: dict[str, RandomStream] = {}
 
-    def __getitem__(self, concern: str) -> Stream:
+    def __getitem__(self, concern: str) -> RandomStream:
         stream = self._made.get(concern)
         if stream is None:
-            stream = self._made[concern] = Stream(f"{self._seed}:{concern}")
+            stream = self._made[concern] = RandomStream(f"{self._seed}:{concern}")
         return stream

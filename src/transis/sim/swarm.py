@@ -33,7 +33,7 @@ from transis.sim.host import Machine
 from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import LinkQuality
 from transis.sim.plan import TOTEM, ClientPlan, Plan, Scenario, Traffic, agreement_us
-from transis.sim.streams import Stream, Streams
+from transis.sim.streams import RandomStream, Streams
 from transis.sim.world import Conditions
 from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window
 from transis.types.ids import Service
@@ -46,7 +46,7 @@ STRIKES: Final = (0, 2, 4, 8)
 """How many exchanges of a run are struck."""
 
 
-def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
+def draw_strikes(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
     """Strikes at exchanges; a cluster of one has nothing to exchange."""
     draft = Draft(stream, names, config, safety_us, [])
     for _ in range(stream.pick(STRIKES) if len(names) > 1 else 0):
@@ -205,14 +205,14 @@ def node_names(count: int) -> tuple[str, ...]:
     return tuple(f"n{i:02}" for i in range(count))
 
 
-def _node_count(stream: Stream) -> int:
+def _node_count(stream: RandomStream) -> int:
     roll = stream.below(100)
     if roll < 90:
         return stream.pick(SMALL_SIZES)
     return 50 if roll == 99 else stream.between(8, 20)
 
 
-def _conditions(stream: Stream, nodes: int) -> Conditions:
+def _conditions(stream: RandomStream, nodes: int) -> Conditions:
     """Delays are longer in a small ring, so that a rotation takes about as long in any run, and runs have as many events."""
     base = stream.stretched(150, 1_000) if nodes <= 7 else stream.stretched(60, 250)
     delays = (base * stream.between(2, 6) // 2, base * stream.between(2, 4) // 2, base)
@@ -233,7 +233,7 @@ def _hop_us(conditions: Conditions) -> int:
     return climate.delay_us[Port.TOKEN] + climate.jitter_us + 2 * conditions.machine.turn_us
 
 
-def _config(stream: Stream, nodes: int, conditions: Conditions, scenario: Scenario) -> Config:
+def _config(stream: RandomStream, nodes: int, conditions: Conditions, scenario: Scenario) -> Config:
     window = _window(stream)
     datagram = stream.pick((DATAGRAM_MIN, DATAGRAM_MIN, 700, 1_400))
     timing = _timing(stream, nodes, _hop_us(conditions))
@@ -244,7 +244,7 @@ def _config(stream: Stream, nodes: int, conditions: Conditions, scenario: Scenar
     return config.validated()
 
 
-def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
+def _pulse(stream: RandomStream, nodes: int, hop_us: int) -> Pulse:
     """Scaled to the time that a packet takes; now and then acknowledgements are so late that others wait for them. All members
     hear each other's Alives, so in a large view each member sends it less often, or a run would consist of little else."""
     crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
@@ -266,7 +266,7 @@ def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
     )
 
 
-def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
+def _timing(stream: RandomStream, nodes: int, hop_us: int) -> Timing:
     """Derived as in the profiles, from a token loss time of several rotations; sometimes of so few that sound rings break."""
     factor = stream.pick((stream.between(4, 8), stream.between(8, 16), stream.between(8, 16)))
     loss = max(10 * MS, nodes * hop_us * factor)
@@ -288,7 +288,7 @@ def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
     )
 
 
-def _window(stream: Stream) -> Window:
+def _window(stream: RandomStream) -> Window:
     window = stream.pick((stream.between(2, 12), stream.between(10, 60), stream.between(60, 300)))
     visit_max = window if stream.chance(300) else stream.between(1, window)
     return Window(
@@ -302,7 +302,7 @@ def _window(stream: Stream) -> Window:
     )
 
 
-def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
+def _safety_us(stream: RandomStream, nodes: int, config: Config) -> int:
     """A multiple of the time in which a failure is noticed, which also paces the faults. On Lansis, where all hear everybody, no
     longer than the budget of turns lasts, or most faults would come after the end."""
     losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
@@ -317,7 +317,7 @@ def _turns_max(nodes: int, scenario: Scenario) -> int:
     return TURNS_MAX if scenario.engine == "totem" else TURNS_MAX_OF_LANSIS[nodes > 7]
 
 
-def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traffic:
+def _traffic(stream: RandomStream, nodes: int, config: Config, safety_us: int) -> Traffic:
     messages = stream.stretched(100, 4_000) if nodes <= 7 else stream.stretched(40, 600)
     batch = stream.pick((1, 4, 30))
     interval = max(100, safety_us * nodes * (batch + 1) // (2 * messages))
@@ -334,7 +334,7 @@ def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traf
     )
 
 
-def _crowded(stream: Stream, traffic: Traffic, hop_us: int) -> Traffic:
+def _crowded(stream: RandomStream, traffic: Traffic, hop_us: int) -> Traffic:
     """Now and then everybody sends before anything arrives: votes matter only where there are several candidates at a time."""
     if not stream.chance(CROWDED_PERMILLE):
         return traffic

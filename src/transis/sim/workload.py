@@ -15,7 +15,7 @@ from typing import Final
 from transis.sim.host import Host
 from transis.sim.life import ActionKind, ClientAction, Clients, Submission
 from transis.sim.plan import ClientPlan, Traffic
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.sim.world import World
 from transis.types.ids import Service
 from transis.types.views import Address, GroupId, PrivateName, group_id, private_name
@@ -34,7 +34,7 @@ class Workload:
         self.left = traffic.messages
         self._world = world
         self._traffic = traffic
-        self._stream: Stream = world.streams["workload"]
+        self._stream: RandomStream = world.streams["workload"]
         self._open = True
         for address in senders:
             world.at(world.now + self._pause(), self._call, address)

@@ -39,7 +39,7 @@ from transis.sim.faults import (
     Weather,
 )
 from transis.sim.host import Clock, Host, Machine
-from transis.sim.life import Life, NodeFactory, Sessions, Submission
+from transis.sim.life import NodeFactory, Sessions, SimulatedLife, Submission
 from transis.sim.network import LinkQuality, Network
 from transis.sim.streams import Streams
 from transis.types.config import Config
@@ -100,7 +100,7 @@ class World:
         self.streams = Streams(seed)
         self.network = Network(conditions.climate, self.streams["network"])
         self.hosts: dict[str, Host] = {}
-        self.lives: dict[NodeId, Life] = {}
+        self.lives: dict[NodeId, SimulatedLife] = {}
         self.coverage = Coverage()
         self.mishaps: list[HarnessFailure] = []
         self.log: list[tuple[int, str]] = []
@@ -109,8 +109,8 @@ class World:
         self.at_peace = False
         self.sends_to = b""
         self.ask: Callable[[Host], None] = _ask_nothing
-        self.observers_of: Callable[[Life], Sequence[Observer]] = lambda life: ()
-        self.open_sessions: Callable[[Host, Life], Sessions] | None = None
+        self.observers_of: Callable[[SimulatedLife], Sequence[Observer]] = lambda life: ()
+        self.open_sessions: Callable[[Host, SimulatedLife], Sessions] | None = None
         self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
         self._serial = 0
 
@@ -178,7 +178,7 @@ class World:
             for journey in self.network.carry(self.now, sender.address, target.address, output.port, output.datagrams):
                 self.at(journey.arrival_us, target.arrive, journey)
 
-    def sync(self, host: Host, life: Life) -> None:
+    def sync(self, host: Host, life: SimulatedLife) -> None:
         self.at(self.now + self.streams["disk"].between(*self.conditions.sync_us), host.written, life)
 
     def write_survives(self) -> bool:
@@ -213,7 +213,7 @@ class World:
         if not self.at_peace:
             self.strike(fault)
 
-    def verify(self, life: Life, output: Delivered) -> None:
+    def verify(self, life: SimulatedLife, output: Delivered) -> None:
         """Delivered bytes are the submitted bytes."""
         self.verified += len(output.payloads)
         sender = self.lives.get(output.process.node)

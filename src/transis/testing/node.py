@@ -25,7 +25,7 @@ from transis.sessions.frames import ClientFrame, Done, Goodbye, Hello, Join, Lea
 from transis.sessions.host import HEARD, SessionHost, SessionPolicy
 from transis.sessions.queues import Turns
 from transis.sim.host import Host
-from transis.sim.life import Clients, Life
+from transis.sim.life import Clients, SimulatedLife
 from transis.sim.world import World
 from transis.testing.loop import VirtualLoop
 from transis.types.errors import UsageError
@@ -43,7 +43,7 @@ class SimulatedSessions:
     `_open` the messages of each whose end it was not told."""
 
     def __init__(
-        self, world: World, host: Host, life: Life, policy: SessionPolicy, host_of: type[SessionHost] = SessionHost
+        self, world: World, host: Host, life: SimulatedLife, policy: SessionPolicy, host_of: type[SessionHost] = SessionHost
     ) -> None:
         assert isinstance(life.node, Node)
         self.life = life

@@ -31,11 +31,11 @@ from transis.sim.faults import (
     Weather,
 )
 from transis.sim.host import Host
-from transis.sim.life import Life
+from transis.sim.life import SimulatedLife
 from transis.sim.liveness import budget_us
 from transis.sim.network import LinkQuality
 from transis.sim.plan import Plan
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
 from transis.testing.node import SimulatedSessions
@@ -59,7 +59,7 @@ def unrest(world: World, components: Iterable[Sequence[str]]) -> str:
     return ""
 
 
-def _unrest_among(lives: Sequence[Life]) -> str:
+def _unrest_among(lives: Sequence[SimulatedLife]) -> str:
     members = tuple(sorted(life.id for life in lives))
     for life in lives:
         reason = _apart(life, members) or _unfinished(life)
@@ -70,7 +70,7 @@ def _unrest_among(lives: Sequence[Life]) -> str:
     return _unrest_of_groups(lives)
 
 
-def _unrest_of_groups(lives: Sequence[Life]) -> str:
+def _unrest_of_groups(lives: Sequence[SimulatedLife]) -> str:
     """The last view that each member saw has exactly the processes that want to be in the group."""
     crowds = [(life.clients, life) for life in lives if life.clients is not None]
     wanted: dict[str, list[ProcessId]] = {}
@@ -86,7 +86,7 @@ def _unrest_of_groups(lives: Sequence[Life]) -> str:
     return ""
 
 
-def _apart(life: Life, members: tuple[NodeId, ...]) -> str:
+def _apart(life: SimulatedLife, members: tuple[NodeId, ...]) -> str:
     if life.view is None:
         return "has no view yet"
     if life.regular is not None and life.view.nodes == members and life.node.state == "Operational":
@@ -98,7 +98,7 @@ def _shown(nodes: Sequence[NodeId]) -> str:
     return " ".join(node.name for node in nodes)
 
 
-def _unfinished(life: Life) -> str:
+def _unfinished(life: SimulatedLife) -> str:
     if life.owed:
         return f"has sent {life.taken} messages, of which {life.owed} did not come back yet"
     if isinstance(life.sessions, SimulatedSessions):
@@ -148,7 +148,7 @@ class Simulation:
             self._world.add_host(replace(config, name=name).validated())
             self._world.at(self._world.streams["starts"].between(0, STAGGER_US), self._world.first_start, name)
 
-    def _open_sessions(self, host: Host, life: Life) -> SimulatedSessions:
+    def _open_sessions(self, host: Host, life: SimulatedLife) -> SimulatedSessions:
         return SimulatedSessions(self._world, host, life, self._policy, self.session_host)
 
     @property
@@ -245,7 +245,7 @@ class Simulation:
         return () if view is None else tuple(node.name for node in view.nodes)
 
     @property
-    def random(self) -> Stream:
+    def random(self) -> RandomStream:
         """Draws from the seed, for tests that want to vary what they do."""
         return self._world.streams["test"]
 
@@ -290,7 +290,7 @@ class Simulation:
             raise UsageError(f"there is no node {name!r}; there are {' '.join(self.names)}")
         return self._world.hosts[name]
 
-    def _life(self, name: str) -> Life:
+    def _life(self, name: str) -> SimulatedLife:
         life = self._host(name).life
         if life is None:
             raise UsageError(f"{name} is down")

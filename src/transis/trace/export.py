@@ -87,7 +87,7 @@ def _ring_files(directories: Iterable[Path]) -> list[Path]:
 
 
 def _export_life(paths: Iterable[Path], wanted: ExportRequest, out: Path) -> Path | None:
-    life = _Life(wanted)
+    life = _ExportedLife(wanted)
     events = life.events(_readable(paths))
     first = next(events, None)
     if first is None:
@@ -109,7 +109,7 @@ def _readable(paths: Iterable[Path]) -> Iterator[RingFile]:
             yield read_ring_file(path)
 
 
-class _Life:
+class _ExportedLife:
     """The ring files of one life, turned into the wanted events."""
 
     def __init__(self, wanted: ExportRequest) -> None:

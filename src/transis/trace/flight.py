@@ -63,7 +63,7 @@ class Tidied(NamedTuple):
     free_bytes: int
 
 
-class _Found(NamedTuple):
+class _FileFacts(NamedTuple):
     written_s: float
     size: int
 
@@ -75,7 +75,7 @@ class Tidier:
         self._directory = directory
         self._begins = f"{RING_FILES.prefix}{quote(name, safe='')}-"
         self._limits = limits
-        self._known: dict[str, _Found] = {}
+        self._known: dict[str, _FileFacts] = {}
 
     def tidy(self, current: frozenset[str], now_s: float) -> Tidied:
         """Delete what is too old or too much of this node, never a file that is being written (`current`)."""
@@ -113,14 +113,14 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
-def _found(path: Path) -> _Found:
+def _found(path: Path) -> _FileFacts:
     """Zeros for what has gone meanwhile. A directory has the size of its files."""
     try:
         stat = path.stat()
         size = sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else stat.st_size
     except OSError:
-        return _Found(0.0, 0)
-    return _Found(stat.st_mtime, size)
+        return _FileFacts(0.0, 0)
+    return _FileFacts(stat.st_mtime, size)
 
 
 def _delete(path: Path) -> bool:

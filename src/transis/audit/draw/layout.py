@@ -116,7 +116,7 @@ class PausedSpan(NamedTuple):
     end_us: int
 
 
-class Link(NamedTuple):
+class DrawnLink(NamedTuple):
     """From one node's moment to another's, in a layer that a reader may switch on: `token` or `dag`."""
 
     layer: str
@@ -155,7 +155,7 @@ class Picture(NamedTuple):
     strikes: tuple[Strike, ...] = ()
     pauses: tuple[PausedSpan, ...] = ()
     witnesses: tuple[WitnessMark, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[DrawnLink, ...] = ()
     layers: tuple[str, ...] = ()
     """The layers of links that are shown at first; a bare drawing shows only these."""
 

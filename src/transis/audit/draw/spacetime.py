@@ -19,7 +19,7 @@ from math import log10
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.audit.draw.layout import DrawnDelivery, DrawnSending, Label, LifeLine, Link, Moment, Picture, PictureLayout
+from transis.audit.draw.layout import DrawnDelivery, DrawnLink, DrawnSending, Label, LifeLine, Moment, Picture, PictureLayout
 from transis.audit.draw.svg import (
     DARK,
     FONT,
@@ -310,7 +310,7 @@ def _links(layout: PictureLayout) -> Iterator[str]:
             yield group(_drawn_links(layout, links), class_=layer if is_shown else f"{layer} off", id=f"layer-{layer}")
 
 
-def _drawn_links(layout: PictureLayout, links: Sequence[Link]) -> Iterator[str]:
+def _drawn_links(layout: PictureLayout, links: Sequence[DrawnLink]) -> Iterator[str]:
     """None within a silence that is cut short: there, an idle token would be a black block."""
     last: dict[tuple[int, int], float] = {}
     for link in sorted(links, key=lambda link: link.start):

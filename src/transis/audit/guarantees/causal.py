@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from transis.audit.guarantees.history import LaidHistory, Origin, Ring, Stay
+from transis.audit.guarantees.history import LaidHistory, Ring, SentRun, Stay
 from transis.audit.guarantees.property import RELIABLE, Findings, Property, Reads, Witness, breaks, kept, left_open
 
 # --- causal counts ----------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _own_earlier(history: LaidHistory, stay: Stay, position: int, causes: list[i
             _tell_behind(history, stay, position, cause, "sent", (), findings)
 
 
-def _seen_before(history: LaidHistory, stay: Stay, position: int, origin: Origin, findings: Findings) -> None:
+def _seen_before(history: LaidHistory, stay: Stay, position: int, origin: SentRun, findings: Findings) -> None:
     """The slow way, for sequences that fork: each message that the sender had delivered must come before this one here. Of those
     that do not, the one that came last here is reported; one that never came is later than any."""
     sender = origin.stay

@@ -24,7 +24,7 @@ from itertools import groupby, islice, pairwise
 from operator import lt
 from typing import Any, Final
 
-from transis.audit.guarantees.history import PLACE_SHIFT, LaidHistory, Life, Origin, Ring, Stay
+from transis.audit.guarantees.history import PLACE_SHIFT, LaidHistory, Life, Ring, SentRun, Stay
 from transis.trace.events import Delivery
 from transis.types.ids import ViewId
 
@@ -39,7 +39,7 @@ def _numbered(history: LaidHistory, ring: Ring, stay: Stay) -> bool:
     """Times are doubled, so that a delivery fits between a SEND and the next timestamp."""
     latest = 0
     for event, frontier in _events(history, stay):
-        if isinstance(event, Origin):
+        if isinstance(event, SentRun):
             if 2 * event.sent.timestamp < latest or _sent_late(stay, event):
                 return False
             latest = 2 * event.sent.timestamp
@@ -50,7 +50,7 @@ def _numbered(history: LaidHistory, ring: Ring, stay: Stay) -> bool:
     return True
 
 
-def _events(history: LaidHistory, stay: Stay) -> Iterator[tuple[Origin | Delivery, int]]:
+def _events(history: LaidHistory, stay: Stay) -> Iterator[tuple[SentRun | Delivery, int]]:
     """SENDs and causal deliveries of a stay in local order, each with its frontier."""
     origins = iter(stay.origins)
     coming = next(origins, None)
@@ -72,18 +72,18 @@ def _place_before(stay: Stay, ordered: int) -> int:
     return stay.places[ordered - 1] if ordered else -1
 
 
-def _sent_late(stay: Stay, origin: Origin) -> bool:
+def _sent_late(stay: Stay, origin: SentRun) -> bool:
     """A SEND in the transitional configuration would need a phase of its own; there must be none."""
     return stay.trans is not None and stay.trans.lseq < origin.sent.lseq
 
 
-def _origins(history: LaidHistory, run: Delivery) -> list[Origin | None]:
+def _origins(history: LaidHistory, run: Delivery) -> list[SentRun | None]:
     """Where the messages of a run were sent, each place once."""
     codes = history.codes(run.process, run.first, run.count)
     return [origin for origin, _ in groupby(map(history.origins.get, codes))]
 
 
-def _follows(ring: Ring, run: Delivery, frontier: int, origin: Origin | None) -> bool:
+def _follows(ring: Ring, run: Delivery, frontier: int, origin: SentRun | None) -> bool:
     if origin is None or origin.stay is None or origin.stay.ring != ring.id:
         return False
     return run.timestamp == origin.sent.timestamp and _place_before(origin.stay, origin.before) <= frontier

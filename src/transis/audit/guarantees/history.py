@@ -48,7 +48,7 @@ class Obligation(Enum):
     PENDING = "pending"
 
 
-class Origin:
+class SentRun:
     """One SEND run: where it was sent and how much its sender had delivered there before, in order and of all."""
 
     __slots__ = ("all_before", "before", "first_rank", "is_ordered", "sent", "stay")
@@ -131,14 +131,14 @@ class Stay(Deliveries):
         self.previous = previous
         self.following: Stay | None = None
         self.places: list[int] = []
-        self.origins: list[Origin] = []
+        self.origins: list[SentRun] = []
         self.sent_codes: list[int] = []
         self.basics: list[Delivery] = []
         self.whole = True
         self.agreed = 0
 
     @property
-    def ordered_origins(self) -> list[Origin]:
+    def ordered_origins(self) -> list[SentRun]:
         return [origin for origin in self.origins if origin.is_ordered]
 
     def deliver(self, run: Delivery, codes: range, is_ordered: bool) -> None:
@@ -179,7 +179,7 @@ class Life:
         self.confs: list[Conf] = []
         self.submits: list[Submit] = []
         self.refusals: list[Refuse] = []
-        self.origins: list[Origin] = []
+        self.origins: list[SentRun] = []
         self.basics: list[Delivery] = []
         self.homeless: list[Delivery] = []
         self.faults: list[Fault] = []
@@ -249,8 +249,8 @@ class LaidHistory:
         self.lives = [Life(trace) for trace in sorted(history.nodes, key=lambda trace: trace.node)]
         self.by_node = {life.node: life for life in self.lives}
         self.certified: bool | None = None
-        self.origins: dict[int, Origin] = {}
-        self.sent_again: list[tuple[int, Origin]] = []
+        self.origins: dict[int, SentRun] = {}
+        self.sent_again: list[tuple[int, SentRun]] = []
         self.rings: dict[ViewId, Ring] = {}
         for life in self.lives:
             _Reading(self, life).read()
@@ -349,7 +349,7 @@ class _Reading:
 
     def sent(self, event: Sent) -> None:
         stay = self.stay
-        origin = Origin(event, stay, event.service in self.history.ordered)
+        origin = SentRun(event, stay, event.service in self.history.ordered)
         codes = self.history.codes(ProcessId(self.life.node, event.process), event.first, event.count)
         self.life.origins.append(origin)
         if stay is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.audit.guarantees.history import LaidHistory, Life, Origin
+from transis.audit.guarantees.history import LaidHistory, Life, SentRun
 from transis.audit.guarantees.property import Findings, Property, Reads, breaks, kept, left_open
 from transis.types.ids import ProcessId
 
@@ -24,7 +24,7 @@ def check_sent_once(history: LaidHistory, findings: Findings) -> None:
         findings.violation("twice", witness, (message,), node=node, message=message)
 
 
-def _in_regular(life: Life, origin: Origin, findings: Findings) -> None:
+def _in_regular(life: Life, origin: SentRun, findings: Findings) -> None:
     stay, sent = origin.stay, origin.sent
     if stay is None:
         findings.violation("outside", ((life.node, sent.lseq),), node=life.node)
