@@ -30,6 +30,7 @@ from transis import client
 from transis.client.attributes import Attached, AttachedToMany
 from transis.client.connection import WINDOW
 from transis.client.contexts import UnenteredBlocking
+from transis.client.directory import GroupChange, Listing, Members, NameChange, Whereabouts
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
 from transis.client.group import Destination, require_passed
 from transis.client.group import Joining as _Joining
@@ -332,6 +333,29 @@ class Joining(UnenteredBlocking, Generic[T]):
             self._group.close()
 
 
+class Watch:
+    """Like `transis.Watch`; `next` with a timeout misses nothing when it gives up."""
+
+    def __init__(self, thread: LoopThread, inner: client.Watch) -> None:
+        self._thread = thread
+        self._watch = inner
+
+    def __iter__(self) -> Watch:
+        return self
+
+    def __next__(self) -> Listing | Members | GroupChange | NameChange:
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> Listing | Members | GroupChange | NameChange:
+        change = self._thread.call(self._next(), timeout)
+        if change is None:
+            raise StopIteration
+        return change
+
+    async def _next(self) -> Listing | Members | GroupChange | NameChange | None:
+        return await anext(self._watch, None)
+
+
 class Session(Generic[T]):
     """Like `transis.Session`: what `connect` yields. To everybody else it is one process, with an id of its own."""
 
@@ -345,6 +369,10 @@ class Session(Generic[T]):
     def process(self) -> ProcessId:
         """This process as others see it: a member of views, a sender of messages, an address for private messages."""
         return self._session.process
+
+    @property
+    def name(self) -> str:
+        return self._session.name
 
     @property
     def cluster(self) -> str:
@@ -397,6 +425,24 @@ class Session(Generic[T]):
         """Many messages, the `datas`; `to` and `service` as for `send`; `attached` are `keys`, `headers` and `times`."""
         sent = self._session.send_many(to, datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
+
+    def groups(self, timeout: float | None = None) -> dict[str, int]:
+        return self._thread.call(self._session.groups(), timeout)
+
+    def members(self, group: str, timeout: float | None = None) -> dict[ProcessId, str]:
+        return self._thread.call(self._session.members(group), timeout)
+
+    def names(self, timeout: float | None = None) -> dict[str, ProcessId]:
+        return self._thread.call(self._session.names(), timeout)
+
+    def where(self, who: str | ProcessId, timeout: float | None = None) -> Whereabouts:
+        return self._thread.call(self._session.where(who), timeout)
+
+    def resolve(self, name: str, timeout: float | None = None) -> ProcessId:
+        return self._thread.call(self._session.resolve(name), timeout)
+
+    def watch(self, group: str = "") -> Watch:
+        return Watch(self._thread, self._session.watch(group))
 
     def statistics(self, timeout: float | None = None) -> dict[str, Any]:
         """Figures of the node, of this session at the node, and of this side under `client`."""
@@ -454,6 +500,7 @@ def connect(
     *,
     host: str | None = None,
     key: bytes | None = None,
+    name: str | None = None,
     label: str = "",
     window: int = WINDOW,
     timeout: float | None = None,
@@ -464,6 +511,7 @@ def connect(
     *,
     host: str | None = None,
     key: bytes | None = None,
+    name: str | None = None,
     label: str = "",
     window: int = WINDOW,
     codec: Codec[T],
@@ -474,6 +522,7 @@ def connect(
     *,
     host: str | None = None,
     key: bytes | None = None,
+    name: str | None = None,
     label: str = "",
     window: int = WINDOW,
     codec: Codec[Any] | None = None,
@@ -486,8 +535,8 @@ def connect(
     the attempt.
     """
     if codec is None:
-        return Connection(client.connect(path, host=host, key=key, label=label, window=window), timeout)
-    return Connection(client.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
+        return Connection(client.connect(path, host=host, key=key, name=name, label=label, window=window), timeout)
+    return Connection(client.connect(path, host=host, key=key, name=name, label=label, window=window, codec=codec), timeout)
 
 
 class Node(UnenteredBlocking):
@@ -545,21 +594,29 @@ class Node(UnenteredBlocking):
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     @overload
-    def connect(self, *, label: str = "", window: int = WINDOW, timeout: float | None = None) -> Connection[bytes]: ...
+    def connect(
+        self, *, name: str | None = None, label: str = "", window: int = WINDOW, timeout: float | None = None
+    ) -> Connection[bytes]: ...
     @overload
     def connect(
-        self, *, label: str = "", window: int = WINDOW, codec: Codec[T], timeout: float | None = None
+        self, *, name: str | None = None, label: str = "", window: int = WINDOW, codec: Codec[T], timeout: float | None = None
     ) -> Connection[T]: ...
     def connect(
-        self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None, timeout: float | None = None
+        self,
+        *,
+        name: str | None = None,
+        label: str = "",
+        window: int = WINDOW,
+        codec: Codec[Any] | None = None,
+        timeout: float | None = None,
     ) -> Connection[Any]:
         """Like `blocking.connect`, with this node. To the others, each session is a process of its own.
 
         `label` is shown in the node's status, `window` is how many bytes may wait here, `codec` turns values into bytes and back.
         """
         if codec is None:
-            return Connection(self._node.connect(label=label, window=window), timeout)
-        return Connection(self._node.connect(label=label, window=window, codec=codec), timeout)
+            return Connection(self._node.connect(name=name, label=label, window=window), timeout)
+        return Connection(self._node.connect(name=name, label=label, window=window, codec=codec), timeout)
 
     # --- looking in -------------------------------------------------------------------------------------------------
 

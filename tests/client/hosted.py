@@ -83,13 +83,15 @@ class Hosted:
         self.paused = False
         self._planned = False
 
-    def connect(self, window: int = WINDOW, codec: Codec[Any] | None = None, label: str = "") -> Connection[Any]:
+    def connect(
+        self, window: int = WINDOW, codec: Codec[Any] | None = None, label: str = "", name: str | None = None
+    ) -> Connection[Any]:
         async def make_link() -> Link:
             link = HostLink(self)
             self.all_links.append(link)
             return link
 
-        return Connection(make_link, label, window, codec or Raw())
+        return Connection(make_link, label, window, codec or Raw(), name)
 
     def work(self) -> None:
         """Let the node go on in the next turn of the loop, until nothing comes of it."""

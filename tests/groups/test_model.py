@@ -45,8 +45,17 @@ class Twin:
         self.order = Order(NAMES)
         self.numbers = {(name, one): 1 + one for name in NAMES for one in (False, True)}
         self.members: dict[GroupId, set[ProcessId]] = {group_id(name): set() for name in GROUPS}
-        for (name, _), number in sorted(self.numbers.items()):
+        self.names: dict[ProcessId, str] = {}
+        for (name, one), number in sorted(self.numbers.items()):
             self.order.daemons[name].connect(number)
+            self.call(name, one)
+
+    def call(self, name: str, one: bool) -> None:
+        """One of the two processes has a name, always the same: it is given again as soon as its process is gone."""
+        if one:
+            process = self.process(name, one)
+            self.order.daemons[name].layer.name(process.number, "worker")
+            self.names[process] = "worker"
 
     def process(self, name: str, one: bool) -> ProcessId:
         return ProcessId(self.order.daemons[name].id, self.numbers[name, one])
@@ -62,6 +71,8 @@ class Twin:
         self.order.daemons[name].disconnect(process.number)
         self.numbers[name, one] = 1 + max(number for (node, _), number in self.numbers.items() if node == name)
         self.order.daemons[name].connect(self.numbers[name, one])
+        self.names.pop(process, None)
+        self.call(name, one)
         for members in self.members.values():
             members.discard(process)
 
@@ -122,6 +133,9 @@ class Twin:
             }
             table = {group.id: set(group.members) for group in daemon.layer.table.in_order()}
             assert table == {group: members for group, members in expected.items() if members}
+            named = {process: name for process, name in self.names.items() if process.node in nodes}
+            assert {process: daemon.layer.table.names.of(process) for process in named} == named
+            assert len(daemon.layer.table.names) == len(named)
             for group, members in expected.items():
                 self._compare_views(daemon, group, members)
 
@@ -130,6 +144,8 @@ class Twin:
             if process.node == daemon.id:
                 views = [view for view in daemon.streams[process.number] if isinstance(view, GroupView) and view.group == group]
                 assert set(views[-1].members) == members
+                names = tuple(self.names.get(one, "") for one in views[-1].members)
+                assert views[-1].names == (names if any(names) else ())
                 assert views[-1].id.configuration.is_regular
 
 

@@ -46,6 +46,17 @@ def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
     return strike(rng, targets, act)
 
 
+@GROUP_VIEWS.breaks("group_agreement_on_views")
+def forged_name_of_a_member(draft: Draft, rng: Random) -> bool:
+    """One node calls a member otherwise than the others do."""
+
+    def act(change: Change) -> None:
+        names = change.view.names or ("",) * len(change.view.members)
+        _edit(draft, change, change.view._replace(names=(f"not {names[0]}", *names[1:])))
+
+    return strike(rng, [change for change in _shared(draft) if change.view.members], act)
+
+
 @GROUP_VIEWS.breaks("replicas_agree")
 def replicas_part(draft: Draft, rng: Random) -> bool:
     """Members of a view are in one state at its beginning, as they say in the end: each spoke before it was given it. One says

@@ -29,10 +29,12 @@ from transis.sessions.frames import (
     FrameReader,
     Goodbye,
     Hello,
+    Inquire,
     Join,
     Joined,
     Leave,
     Left,
+    NamedHello,
     NodeFrame,
     NotJoined,
     NotSent,
@@ -61,6 +63,7 @@ GROUP_VIEW = GroupView(
     (Origin(GroupViewId(VIEW, Place(0, 0)), (PROCESS,)),),
     GroupCause("configuration", None, Cause("token lost", ANN, (BOB,), "token_loss")),
     True,
+    ("x",),
 )
 
 REGULAR = ViewId(ViewKind.REGULAR, 8, ANN)
@@ -81,6 +84,8 @@ FROM_CLIENT: list[tuple[Frame, str]] = [
     (Credit(300), "9205 cd012c"),
     (Ask(7, "statistics"), "9306 07 aa73746174697374696373"),
     (Bye(), "9107"),
+    (NamedHello(1, "me", 4096, "x"), "950a 01 a26d65 cd1000 a178"),
+    (Inquire(7, "members", "x", PROCESS, 5), f"960b 07 a76d656d62657273 a178 {PROCESS_BYTES} 05"),
     (Follow(), "9108"),
     (
         Checkpoint("x", GroupViewId(VIEW, Place(5, 1)), 7, PROCESS, 9, Place(10, 2), b"d"),
@@ -101,9 +106,9 @@ FROM_NODE: list[tuple[Frame, str]] = [
     ),
     (
         Changed(GROUP_VIEW),
-        f"9225 99 {msgspec.msgpack.encode(int(group_id('x'))).hex()} a178 92{VIEW_BYTES}920501 91{PROCESS_BYTES}"
+        f"9225 9a {msgspec.msgpack.encode(int(group_id('x'))).hex()} a178 92{VIEW_BYTES}920501 91{PROCESS_BYTES}"
         f"91{PROCESS_BYTES} 9192{OTHER}01 919292{VIEW_BYTES}920000 91{PROCESS_BYTES} 93ad636f6e66696775726174696f6ec0"
-        f"{CAUSE_BYTES} c3",
+        f"{CAUSE_BYTES} c3 91a178",
     ),
     (Left("x", "left"), "9326 a178 a46c656674"),
     (Done(1, 9, VIEW), f"942c 01 09 {VIEW_BYTES}"),

@@ -457,8 +457,17 @@ REMEMBERED_MAX: Final = 4096
 """Destinations whose encoded addresses are cached; beyond it the cache starts anew."""
 
 
+def has_name(to: Destination | Iterable[Destination]) -> bool:
+    """Whether a process is given by its name, which has to be looked up first."""
+    if isinstance(to, str):
+        return "@" in to
+    return not isinstance(to, ProcessId | PrivateName) and any(isinstance(one, str) and "@" in one for one in to)
+
+
 def require_application_name(name: str) -> str:
     require_text(name)
+    if "@" in name:
+        raise UsageError(f"{name[:40]!r} is not a group name: with an @ it is the name of a process, as billing@n1")
     if name.endswith(COMPANION_SUFFIX):
         raise UsageError(f"{name!r}: names that end in {COMPANION_SUFFIX!r} are reserved for state transfer")
     return require_group_name(name)

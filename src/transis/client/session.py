@@ -19,8 +19,17 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from transis.client.attributes import Headers, all_with_attributes, with_attributes
+from transis.client.directory import Directory, Watch, Whereabouts
 from transis.client.events import Codec, Position
-from transis.client.group import AddressBook, Destination, JoinedGroups, Joining, checkpoint_of, require_application_name
+from transis.client.group import (
+    AddressBook,
+    Destination,
+    JoinedGroups,
+    Joining,
+    checkpoint_of,
+    has_name,
+    require_application_name,
+)
 from transis.client.link import CONNECT_SECONDS, Link
 from transis.client.sending import Receipt, SendBuffer, Sender, require_loop
 from transis.client.snapshot import Transfer
@@ -42,8 +51,10 @@ from transis.sessions.frames import (
     Follow,
     Goodbye,
     Hello,
+    Inquire,
     Joined,
     Left,
+    NamedHello,
     NodeFrame,
     NotJoined,
     NotSent,
@@ -55,7 +66,7 @@ from transis.sessions.frames import (
 )
 from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
-from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
+from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, PrivateName, private_name, require_group_name
 from transis.wire.items import attributed_address
 
 # --- session ----------------------------------------------------------------------------------------------------------
@@ -77,7 +88,8 @@ ATTEMPTS: Final = 1 << 32
 class Session(Generic[T]):
     """A session with a node: what `connect` yields. To everybody else it is one process, with an id of its own."""
 
-    def __init__(self, link: Link, label: str, window: int, codec: Codec[T]) -> None:
+    def __init__(self, link: Link, name: str, label: str, window: int, codec: Codec[T]) -> None:
+        self.name: str = name
         self.codec = codec
         self.cluster: str = ""
         self._link = link
@@ -99,6 +111,7 @@ class Session(Generic[T]):
         self._addresses = AddressBook()
         self._numbers = count(1)
         self._questions = Questions(self._out.post_anywhere)
+        self._directory = Directory(self._inquire)
         self._welcomed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Failure | None = None
@@ -109,7 +122,8 @@ class Session(Generic[T]):
 
     async def _open(self) -> None:
         self._link.start(self._on_frames, self._on_lost)
-        self._link.send([Hello(SESSION_VERSION, self._label, self.window)])
+        introduction = (SESSION_VERSION, self._label, self.window)
+        self._link.send([NamedHello(*introduction, self.name) if self.name else Hello(*introduction)])
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 refusal = await self._welcomed
@@ -234,9 +248,12 @@ class Session(Generic[T]):
     ) -> Receipt:
         """One multicast of `data` `to` groups by name and processes; needs no membership. `service` says what is promised.
 
+        A process may be given by its name, `billing@n1`, which is looked up for every call: for many messages, `resolve` it once.
         Waits for flow control, not for delivery: that is what the receipt is for. `key` and `headers` are carried and not
         interpreted; `time` is when it happened, if not now.
         """
+        if has_name(to):
+            to = await self._resolved(to)
         return await self._send(self._addresses.look_up(to), data, service, key, headers, time)
 
     async def send_many(
@@ -255,6 +272,8 @@ class Session(Generic[T]):
 
         `keys` and `times` are one for each message; `headers` too, or the same for all.
         """
+        if has_name(to):
+            to = await self._resolved(to)
         return await self._send_many(self._addresses.look_up(to), datas, service, keys, headers, times)
 
     async def _send(
@@ -394,6 +413,45 @@ class Session(Generic[T]):
         """What the node is: its cluster, engine, order, mode, guarantees and build."""
         return await self._ask("about")
 
+    # --- who and where ----------------------------------------------------------------------------------------------
+
+    async def groups(self) -> dict[str, int]:
+        """The groups of this node's configuration, by name, and how many members each has: all of them, at most 65,536."""
+        self._require_open()
+        return (await self._directory.groups())[0]
+
+    async def members(self, group: str) -> dict[ProcessId, str]:
+        """The members of a group, which need not be joined, each with its name ("" without one); none if there is no group."""
+        self._require_open()
+        return (await self._directory.members(group))[0]
+
+    async def names(self) -> dict[str, ProcessId]:
+        """All processes that have a name."""
+        self._require_open()
+        return await self._directory.names()
+
+    async def where(self, who: str | ProcessId) -> Whereabouts:
+        """Where a process is, by its name or id: its node's life and address. UnknownName if it cannot be reached."""
+        self._require_open()
+        return await self._directory.where(who)
+
+    async def resolve(self, name: str) -> ProcessId:
+        """The process that is called so now, as in `billing@n1`. UnknownName if none can be reached."""
+        return (await self.where(name)).process
+
+    def watch(self, group: str = "") -> Watch:
+        """`async for change in session.watch()`: a list, then what changes, of one group, or of all groups and names."""
+        self._require_open()
+        return Watch(self._directory, require_group_name(group) if group else "", lambda: self._closing)
+
+    async def _resolved(self, to: Destination | Sequence[Destination]) -> list[Destination]:
+        several = [to] if isinstance(to, str | ProcessId | PrivateName) else to
+        return [await self.resolve(one) if isinstance(one, str) and "@" in one else one for one in several]
+
+    async def _inquire(self, question: str, *, name: str = "", process: ProcessId | None = None, at: int = 0) -> bytes:
+        self._require_open()
+        return await self._questions.put(lambda number: Inquire(number, question, name, process, at))
+
     async def _ask(self, question: str) -> dict[str, Any]:
         self._require_open()
         return await self._questions.ask(question)
@@ -453,18 +511,28 @@ class Questions:
         self._last = 0
 
     async def ask(self, question: str) -> dict[str, Any]:
-        """The node's answer. Raises UsageError if the node has none, and the failure given to `lose` if the session ends."""
+        value: dict[str, Any] = decode_value(await self.put(lambda number: Ask(number, question)))
+        return value
+
+    async def put(self, question: Callable[[int], Ask | Inquire]) -> bytes:
+        """The node's answer. Raises UsageError if the node has none, and the failure given to `lose` if the session ends.
+
+        The node is told if nobody waits any more, for some questions wait there for their answer.
+        """
         self._last += 1
         number = self._last
         future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._post(Ask(number, question))
+        self._post(question(number))
         try:
             answer = await future
+        except asyncio.CancelledError:
+            self._post(Inquire(number, "end"))
+            raise
         finally:
             del self._asked[number]
         if answer.why:
             raise UsageError(answer.why)
-        value: dict[str, Any] = decode_value(answer.value)
+        value: bytes = answer.value
         return value
 
     def answered(self, answer: Answer) -> None:

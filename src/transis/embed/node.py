@@ -89,15 +89,17 @@ class Node(UnenteredAsync):
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     @overload
-    def connect(self, *, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
+    def connect(self, *, name: str | None = None, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
     @overload
-    def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
-    def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
-        """Like `transis.connect`, with this node. To the others, each session is a process of its own.
+    def connect(self, *, name: str | None = None, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
+    def connect(
+        self, *, name: str | None = None, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None
+    ) -> Connection[Any]:
+        """Like `transis.connect`, with this node. To the others, each session is a process of its own, perhaps with a `name`.
 
         `label` is shown in the node's status, `window` is how many bytes may wait here, `codec` turns values into bytes and back.
         """
-        return Connection(self._link, label, window, codec if codec is not None else Raw())
+        return Connection(self._link, label, window, codec if codec is not None else Raw(), name)
 
     async def _link(self) -> Link:
         self._require_start()

@@ -13,8 +13,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from transis.groups.messages import PART_GROUPS_MAX, AnnouncedGroup, Announcement, JoinRequest, Request, encode_control
-from transis.groups.table import GroupState, Identify, Table, consensus
+from transis.groups.messages import (
+    PART_GROUPS_MAX,
+    PART_NAMES_MAX,
+    AnnouncedGroup,
+    Announcement,
+    JoinRequest,
+    NameRequest,
+    ProcessNames,
+    Request,
+    encode_control,
+)
+from transis.groups.table import GroupState, Identify, Names, Table, consensus
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
 from transis.types.outputs import Delivered
@@ -53,6 +63,7 @@ class Exchange:
         self._parts: dict[NodeId, dict[int, int]] = {node: {} for node in view.nodes}
         self._named: dict[GroupId, dict[str, GroupState]] = {}
         self._sizes: dict[GroupId, dict[GroupViewId, int]] = {}
+        self._names = Names()
 
     @property
     def is_complete(self) -> bool:
@@ -73,6 +84,13 @@ class Exchange:
         self._work_in(node, part)
         return None
 
+    def hear_names(self, node: NodeId, said: ProcessNames) -> Rejection | None:
+        """Take names of a member's processes, which it says before its last part; if any is not accepted, return why."""
+        if said.configuration != self.view:
+            return Rejection("stale", "names of another configuration")
+        given = [self._names.give(ProcessId(node, number), name) for number, name in said.names]
+        return None if all(given) else Rejection("name", "a process or a name twice")
+
     def _work_in(self, node: NodeId, part: Announcement) -> None:
         configurations = part.configurations()
         for entry in part.groups:
@@ -92,6 +110,7 @@ class Exchange:
         """The table of the configuration, made from what all members announced; of two names with one hash the lower stays."""
         assert self.is_complete
         merged = ExchangeDone(Table(), self._sizes, [])
+        merged.table.names = self._names
         for group_id, named in sorted(self._named.items()):
             merged.table.groups[group_id] = named.pop(min(named))
             for name, group in sorted(named.items()):
@@ -124,6 +143,13 @@ def announce(table: Table, me: NodeId, view: ViewId) -> list[bytes]:
     present = [(group, numbers) for group, numbers in mine if numbers]
     shares = [present[first : first + PART_GROUPS_MAX] for first in range(0, len(present), PART_GROUPS_MAX)] or [[]]
     return [encode_control(_part(share, number, len(shares), view)) for number, share in enumerate(shares)]
+
+
+def announce_names(names: Names, me: NodeId, view: ViewId) -> list[bytes]:
+    """My own processes' names as encoded messages; none without names."""
+    mine = [(process.number, name) for process, name in names.on(me)]
+    shares = [tuple(mine[first : first + PART_NAMES_MAX]) for first in range(0, len(mine), PART_NAMES_MAX)]
+    return [encode_control(ProcessNames(view.seq, view.rep, share)) for share in shares]
 
 
 def _numbers(group: GroupState, me: NodeId) -> list[tuple[int, bool]]:
@@ -161,7 +187,7 @@ WAITING_BYTES_MAX: Final = 1 << 20
 """Bytes of basic messages that may wait for the end of an exchange in any case; a large window lets more wait (node/node.py)."""
 
 WAITING_JOINS_MAX: Final = 65_536
-"""Joins that may wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
+"""Joins and names that may wait for the end of an exchange. More are refused, by all daemons alike: all count the same ones."""
 
 
 class WaitingRequest(NamedTuple):
@@ -183,8 +209,8 @@ class HeldBack:
         return bool(self._requests or self._basics)
 
     def keep(self, process: ProcessId, request: Request) -> bool:
-        """Keep a request; False for a join that is one too many."""
-        if isinstance(request, JoinRequest):
+        """Keep a request; False for a join or a name that is one too many."""
+        if isinstance(request, JoinRequest | NameRequest):
             if self._joins >= WAITING_JOINS_MAX:
                 return False
             self._joins += 1

@@ -28,6 +28,7 @@ from transis.groups.exchange import (
     HeldBack,
     WaitingRequest,
     announce,
+    announce_names,
     choose_in_force,
 )
 from transis.groups.messages import (
@@ -35,19 +36,31 @@ from transis.groups.messages import (
     DisconnectRequest,
     JoinRequest,
     LeaveRequest,
+    NameRequest,
+    ProcessNames,
     QuorumLists,
     Request,
     decode_control,
     encode_control,
 )
 from transis.groups.quorum import NO_LIST, KnownLists, QuorumList, Verdict
-from transis.groups.table import GroupState, Identify, Router, Table, fingerprint, next_regular, next_transitional
+from transis.groups.table import ChangeLog, GroupState, Identify, Router, Table, fingerprint, next_regular, next_transitional
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
-from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupsChanged,
+    GroupViewInstalled,
+)
 from transis.types.views import (
     AT_CONFIGURATION,
     LOCAL_MEMBERSHIPS_MAX,
+    NAMED_PROCESSES_MAX,
     PROCESSES_MAX,
     GroupCause,
     GroupId,
@@ -55,6 +68,7 @@ from transis.types.views import (
     View,
     group_id,
     require_group_name,
+    require_process_name,
 )
 from transis.wire.items import CONTROL_ADDRESS
 
@@ -72,6 +86,7 @@ class LocalProcesses:
         self._identify = identify
         self._highest_process = -1
         self._wanted: dict[int, set[GroupId]] = {}
+        self._names: dict[str, int] = {}
 
     def is_connected(self, process: int) -> bool:
         return process in self._router.processes
@@ -83,6 +98,21 @@ class LocalProcesses:
         self._highest_process = process
         self._router.processes.add(process)
         self._router.forget()
+
+    def require_free_name(self, name: str) -> None:
+        taken = self._names.get(require_process_name(name))
+        if taken is not None:
+            raise UsageError(f"process {taken} of this node is called {name!r} already: use another name, or end it first")
+        if len(self._names) >= NAMED_PROCESSES_MAX:
+            raise UsageError(f"{NAMED_PROCESSES_MAX} processes of this node have names, and no more are allowed: connect without")
+
+    def name(self, process: int, name: str) -> NameRequest:
+        self.require_free_name(name)
+        wanted = self._wanted_by(process)
+        if wanted or process in self._names.values():
+            raise UsageError(f"process {process} was named or asked to join before: it gets a name first of all, and one only")
+        self._names[name] = process
+        return NameRequest(process, name)
 
     def join(self, process: int, name: str) -> tuple[GroupId, JoinRequest]:
         group = self._identify(require_group_name(name))
@@ -105,6 +135,7 @@ class LocalProcesses:
     def disconnect(self, process: int) -> DisconnectRequest:
         self._wanted_by(process)
         self._wanted.pop(process)
+        self._names = {name: owner for name, owner in self._names.items() if owner != process}
         self._router.processes.discard(process)
         self._router.forget()
         return DisconnectRequest(process)
@@ -187,6 +218,7 @@ class GroupLayer:
     ) -> None:
         self.me = me
         self.table = Table()
+        self.changes = ChangeLog()
         self.rejections: Counter[str] = Counter()
         self._handed = 0
         self._lists = KnownLists(me, quorum)
@@ -206,6 +238,14 @@ class GroupLayer:
     def connect(self, process: int) -> None:
         """A process may send and join from now on."""
         self._local.connect(process)
+
+    def require_free_name(self, name: str) -> None:
+        """Raises UsageError with the reason if no further process of this node can have this name."""
+        self._local.require_free_name(name)
+
+    def name(self, process: int, name: str) -> None:
+        """Give a process that was just connected a name; it has no answer."""
+        self._ask(self._local.name(process, name))
 
     def join(self, process: int, name: str) -> GroupId:
         """Ask to join; the answer is the first view with this process in it, or GroupRefused."""
@@ -271,6 +311,7 @@ class GroupLayer:
             self._lists.begin()
             if (lists := self._lists.statement(view.id)) is not None:
                 self._out.append(ControlMessage(encode_control(lists), view.id))
+            self._out.extend(ControlMessage(part, view.id) for part in announce_names(self.table.names, self.me, view.id))
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
             return
         for group in self.table.in_order():
@@ -295,6 +336,9 @@ class GroupLayer:
         return {"groups": len(self.table.groups), "handed_messages": self._handed}
 
     def take_outputs(self) -> list[LayerOutput]:
+        if self.changes.is_watched and self.changes.told_at != self.changes.at:
+            self.changes.told_at = self.changes.at
+            self._out.append(GroupsChanged(self.changes.at))
         outputs, self._out = self._out, []
         return outputs
 
@@ -316,6 +360,8 @@ class GroupLayer:
                 self._reject(message)
             elif isinstance(message, QuorumLists):
                 self._heard_lists(run.process.node, message)
+            elif isinstance(message, ProcessNames):
+                self._heard_names(run.process.node, message)
             elif isinstance(message, Announcement):
                 yield from self._announced(run.process.node, message, Place(run.place.seq, index))
             else:
@@ -325,8 +371,7 @@ class GroupLayer:
 
     def _requested(self, process: ProcessId, request: Request, place: Place, changed: dict[GroupId, _Change]) -> None:
         if self._exchange is not None:
-            if not self._waiting.keep(process, request) and isinstance(request, JoinRequest):
-                self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
+            self._keep(process, request)
             return
         if self._transitional is not None and process.node not in self._transitional.nodes:
             return  # A request from a lost node would leave a ghost member (trap 2).
@@ -338,9 +383,22 @@ class GroupLayer:
         else:
             self.table.forget_finished(touched)
 
+    def _keep(self, process: ProcessId, request: Request) -> None:
+        if self._waiting.keep(process, request):
+            return
+        if isinstance(request, JoinRequest):
+            self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
+        else:
+            self._reject(Rejection("name", "too many names wait for a change to end"))
+
     def _apply(self, process: ProcessId, request: Request) -> list[GroupState]:
         """Change the table; return the groups that changed. A request for what is so already changes none."""
+        if isinstance(request, NameRequest):
+            self._give_name(process, request.name)
+            return []
         if isinstance(request, DisconnectRequest):
+            if name := self.table.names.take_back(process):
+                self.changes.nameless(process, name)
             touched = self.table.memberships(process)
             for group in touched:
                 self.table.leave(process, group)
@@ -359,6 +417,12 @@ class GroupLayer:
                 return []
             self.table.join(process, group, request.name)
         return [self.table.groups[group]]
+
+    def _give_name(self, process: ProcessId, name: str) -> None:
+        if self.table.names.give(process, name):
+            self.changes.named(process, name)
+        else:
+            self._reject(Rejection("name", "a process or a name twice, or too many"))
 
     def _show(self, change: _Change) -> Steps:
         group, place, cause = change
@@ -383,6 +447,12 @@ class GroupLayer:
         else:
             self._reject(Rejection("stale", "quorum lists that nobody waits for"))
 
+    def _heard_names(self, node: NodeId, names: ProcessNames) -> None:
+        if self._exchange is None:
+            self._reject(Rejection("stale", "names that nobody waits for"))
+        elif (rejection := self._exchange.hear_names(node, names)) is not None:
+            self._reject(rejection)
+
     def _complete(self, exchange: Exchange, place: Place) -> Steps:
         """Adopt what all have announced, replay the requests that came meanwhile, and show each changed group once."""
         assert self._view is not None
@@ -390,6 +460,7 @@ class GroupLayer:
         self._lists.complete(self._view.nodes)
         merged = exchange.merge()
         self.table = merged.table
+        self.changes.merged()
         for one in merged.dismissed:
             self._dismissed_by_name(one, before)
         self._replay(self._waiting.take_requests())
@@ -452,6 +523,8 @@ class GroupLayer:
         assert view is not None
         nodes = frozenset(view.nodes)
         self.table.drop_lost(nodes)
+        for process, name in self.table.names.drop_lost(nodes):
+            self.changes.nameless(process, name)
         cause, primary = self._because(view)
         groups = self.table.in_order()
         for number, group in enumerate(groups, 1):
@@ -493,7 +566,7 @@ class GroupLayer:
         assert view is not None
         primary = self._judged(view).primary
         for number, group in enumerate(groups, 1):
-            due = next_regular(group, GroupViewId(view.id, place), cause, primary)
+            due = next_regular(group, self.table.names, GroupViewId(view.id, place), cause, primary)
             if due is not None:
                 group.install(due)
                 self._emit_view(group)
@@ -505,6 +578,7 @@ class GroupLayer:
     def _emit_view(self, group: GroupState) -> None:
         view = group.in_force
         assert view is not None
+        self.changes.installed(view)
         processes = self._router.local(view.members)
         if processes:
             self._out.append(GroupViewInstalled(view, tuple(processes)))
@@ -540,6 +614,11 @@ class GroupLayer:
     def current(self) -> ViewId | None:
         """The regular configuration in force, or None before the first and in a transitional one."""
         return None if self._view is None or self._transitional is not None else self._view.id
+
+    @property
+    def configuration(self) -> View | None:
+        """The configuration in force, regular or transitional."""
+        return self._transitional or self._view
 
     @property
     def is_settled(self) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.limits import MEMBERS_MAX, NAME_MAX, QUORUM_MAX
-from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name
+from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name, is_process_name
 from transis.wire.control import is_valid_node
 
 PART_GROUPS_MAX: Final = 256
@@ -24,6 +24,9 @@ PARTS_MAX: Final = 1024
 
 PART_VIEWS_MAX: Final = PART_GROUPS_MAX
 """Configurations of the previous views of one part's groups: at most one each."""
+
+PART_NAMES_MAX: Final = 256
+"""Names of processes in one message, which stays far below the limit of one."""
 
 KNOWN_LISTS_MAX: Final = 64
 """Quorum lists of others that are remembered because they did not fit."""
@@ -114,8 +117,27 @@ class QuorumLists(ControlLayout, frozen=True, tag=5):
         return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
 
 
-Request = JoinRequest | LeaveRequest | DisconnectRequest
-Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement | QuorumLists
+class NameRequest(ControlLayout, frozen=True, tag=6):
+    """A process has a name, from its beginning to its end."""
+
+    process: _Number
+    name: str
+
+
+class ProcessNames(ControlLayout, frozen=True, tag=7):
+    """Names of the announcer's processes, said in the configuration (ring_seq, ring_rep) before its Announcement."""
+
+    ring_seq: _Counter
+    ring_rep: NodeId
+    names: Annotated[tuple[tuple[_Number, str], ...], msgspec.Meta(max_length=PART_NAMES_MAX)]
+
+    @property
+    def configuration(self) -> ViewId:
+        return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
+
+
+Request = JoinRequest | LeaveRequest | DisconnectRequest | NameRequest
+Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement | QuorumLists | NameRequest | ProcessNames
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Control)
@@ -133,9 +155,17 @@ def decode_control(payload: bytes | memoryview) -> Control | Rejection:
         return Rejection("layout", str(error))
     if isinstance(message, JoinRequest | LeaveRequest) and not is_group_name(message.name):
         return Rejection("name", "a group name that is too long or not printable")
-    if isinstance(message, QuorumLists) and not is_valid_node(message.ring_rep):
+    if isinstance(message, QuorumLists | ProcessNames) and not is_valid_node(message.ring_rep):
         return Rejection("node", "a configuration of an unfit node")
+    if not all(map(is_process_name, _process_names(message))):
+        return Rejection("name", "a name of a process that is too long, not printable or has an @")
     return _checked(message) if isinstance(message, Announcement) else message
+
+
+def _process_names(message: Control) -> list[str]:
+    if isinstance(message, ProcessNames):
+        return [name for _, name in message.names]
+    return [message.name] if isinstance(message, NameRequest) else []
 
 
 def _checked(message: Announcement) -> Announcement | Rejection:

@@ -1,4 +1,4 @@
-"""The replicated table: every group of the configuration, its members, the group view in force, and who gets a run.
+"""The replicated table: every group of the configuration, its members, their names, the group view in force, and who gets a run.
 
 Every daemon of a configuration changes its table at the same places of one order, so the tables are equal.
 
@@ -15,19 +15,123 @@ Every daemon of a configuration changes its table at the same places of one orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, ProcessId
 from transis.types.outputs import Recipient
-from transis.types.views import GROUP_MEMBERS_MAX, GROUPS_MAX, Address, GroupCause, GroupId, GroupView, GroupViewId, Origin
+from transis.types.views import (
+    GROUP_MEMBERS_MAX,
+    GROUPS_MAX,
+    NAMED_PROCESSES_MAX,
+    Address,
+    GroupCause,
+    GroupChange,
+    GroupId,
+    GroupView,
+    GroupViewId,
+    NameChange,
+    Origin,
+    full_name,
+)
 from transis.wire.items import decode_address
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+class Names:
+    """`billing@n1` is the process that its node n1 calls billing.
+
+    1. A name is a request in the order, made before the process asks for anything else, so that a view shows the name of every
+       member that has one. It ends with its process.
+    2. No daemon speaks for another: it names its own processes only, and announces these names after a merge, before its groups.
+    3. On one node a name belongs to one process and a process has one name. A node that says otherwise lies: what came first in
+       the order stays, at all daemons alike.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[ProcessId, str] = {}
+        self._by_node: dict[NodeId, dict[str, int]] = {}
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def give(self, process: ProcessId, name: str) -> bool:
+        """False if the process has a name, the name has a process, or the node has too many."""
+        taken = self._by_node.get(process.node, {})
+        if process in self._of or name in taken or len(taken) >= NAMED_PROCESSES_MAX:
+            return False
+        self._of[process] = name
+        self._by_node.setdefault(process.node, taken)[name] = process.number
+        return True
+
+    def take_back(self, process: ProcessId) -> str:
+        """The process is gone; the name it had, if any."""
+        name = self._of.pop(process, "")
+        if name:
+            names = self._by_node[process.node]
+            del names[name]
+            if not names:
+                del self._by_node[process.node]
+        return name
+
+    def drop_lost(self, nodes: Container[NodeId]) -> list[tuple[ProcessId, str]]:
+        """Forget the names on nodes that are no longer in the configuration, and return them."""
+        lost = [process for node in sorted(self._by_node) if node not in nodes for process, _ in self.on(node)]
+        return [(process, self.take_back(process)) for process in lost]
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, process: ProcessId) -> str:
+        return self._of.get(process, "")
+
+    def of_all(self, members: Iterable[ProcessId]) -> tuple[str, ...]:
+        """As a view has them: nothing if none has a name."""
+        names = tuple(self._of.get(member, "") for member in members) if self._of else ()
+        return names if any(names) else ()
+
+    def on(self, node: NodeId) -> list[tuple[ProcessId, str]]:
+        """The named processes of a node, by name."""
+        return [(ProcessId(node, number), name) for name, number in sorted(self._by_node.get(node, {}).items())]
+
+    def find(self, full_name: str) -> ProcessId | None:
+        name, _, host = full_name.partition("@")
+        for node, names in self._by_node.items():
+            if node.name == host and name in names:
+                return ProcessId(node, names[name])
+        return None
+
+    def after(self, full_name: str, most: int) -> list[tuple[str, ProcessId]]:
+        """The first names behind this one, by node and then by name."""
+        name, _, host = full_name.partition("@")
+        return list(islice(self._behind(host, name), most))
+
+    def _behind(self, host: str, name: str) -> Iterator[tuple[str, ProcessId]]:
+        for node in sorted(self._by_node):
+            if node.name >= host:
+                for process, one in self.on(node):
+                    if node.name > host or one > name:
+                        yield f"{one}@{node.name}", process
+
+    def check(self) -> None:
+        assert {
+            ProcessId(node, number): name for node, names in self._by_node.items() for name, number in names.items()
+        } == self._of
+
 
 # --- groups and table -------------------------------------------------------------------------------------------------
 
 Identify = Callable[[str], GroupId]
+
+GROUP_ID_END: Final = GroupId(1 << 64)
+"""Above all ids of groups."""
 
 
 class GroupState:
@@ -79,6 +183,8 @@ class GroupState:
 class Table:
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupState] = {}
+        self.names = Names()
+        self._by_name: list[tuple[str, GroupId]] | None = None
 
     def in_order(self) -> list[GroupState]:
         return [group for _, group in sorted(self.groups.items())]
@@ -101,7 +207,11 @@ class Table:
     def join(self, process: ProcessId, group: GroupId, name: str) -> None:
         assert not self.refusal(group, name)
         assert not self.is_member(process, group)
-        self.groups.setdefault(group, GroupState(group, name)).members[process] = None
+        if group not in self.groups:
+            self.groups[group] = GroupState(group, name)
+            if self._by_name is not None:
+                insort(self._by_name, (name, group))
+        self.groups[group].members[process] = None
 
     def leave(self, process: ProcessId, group: GroupId) -> None:
         assert self.is_member(process, group)
@@ -121,31 +231,45 @@ class Table:
         for group in touched:
             if group.is_over:
                 del self.groups[group.id]
+                if self._by_name is not None:
+                    del self._by_name[bisect_left(self._by_name, (group.name, group.id))]
+
+    def after(self, name: str, most: int) -> list[GroupState]:
+        """The first groups behind this name. They are sorted when somebody asks, and stay so."""
+        if self._by_name is None:
+            self._by_name = sorted((group.name, group.id) for group in self.groups.values())
+        first = bisect_right(self._by_name, (name, GROUP_ID_END))
+        return [self.groups[group] for _, group in self._by_name[first : first + most]]
 
     def check(self) -> None:
         for key, group in self.groups.items():
             assert key == group.id
             assert not group.is_over
             group.check()
+        assert self._by_name is None or len(self._by_name) == len(self.groups)
+        self.names.check()
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
-def next_regular(group: GroupState, view_id: GroupViewId, cause: GroupCause, primary: bool | None) -> GroupView | None:
+def next_regular(
+    group: GroupState, names: Names, view_id: GroupViewId, cause: GroupCause, primary: bool | None
+) -> GroupView | None:
     """The regular view that is due, or None if nothing changed for its members."""
     members = tuple(sorted(group.members))
     in_force = group.in_force
     if in_force is None and not members:
         return None
-    if in_force is None:
-        return GroupView(group.id, group.name, view_id, members, members, (), origins(group, members), cause, primary)
-    assert group.regular is not None
-    joined = tuple(member for member in members if group.members[member] != in_force.id)
-    left = tuple(member for member in group.regular.members if group.members.get(member) != in_force.id)
-    if group.transitional is None and not joined and not left:
-        return None
-    return GroupView(group.id, group.name, view_id, members, joined, left, origins(group, members), cause, primary)
+    joined, left = members, members[:0]
+    if in_force is not None:
+        assert group.regular is not None
+        joined = tuple(member for member in members if group.members[member] != in_force.id)
+        left = tuple(member for member in group.regular.members if group.members.get(member) != in_force.id)
+        if group.transitional is None and not joined and not left:
+            return None
+    known = names.of_all(members)
+    return GroupView(group.id, group.name, view_id, members, joined, left, origins(group, members), cause, primary, known)
 
 
 def next_transitional(
@@ -159,7 +283,15 @@ def next_transitional(
     if not lost:
         return None
     remaining = tuple(member for member in in_force.members if member.node in nodes)
-    return GroupView(group.id, group.name, view_id, remaining, (), lost, (Origin(in_force.id, remaining),), cause, primary)
+    come = (Origin(in_force.id, remaining),)
+    return GroupView(group.id, group.name, view_id, remaining, (), lost, come, cause, primary, _names_of(remaining, in_force))
+
+
+def _names_of(remaining: tuple[ProcessId, ...], before: GroupView) -> tuple[str, ...]:
+    """As they were shown: the view before is the same for all that go on together, and the table may not be."""
+    known = dict(zip(before.members, before.names, strict=True)) if before.names else {}
+    names = tuple(known.get(member, "") for member in remaining)
+    return names if any(names) else ()
 
 
 def fingerprint(view: GroupViewId) -> int:
@@ -189,6 +321,66 @@ def consensus(group: GroupState, sizes: Mapping[GroupViewId, int]) -> GroupViewI
     if view is None or len(found) > 1 or not view.configuration.is_regular:
         return None
     return view if sizes.get(view) == len(group.members) else None
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+CHANGES_MAX: Final = 1024
+"""Changes that are kept."""
+
+CHANGED_MEMBERS_MAX: Final = 8192
+"""Members who joined or left in the changes that are kept."""
+
+MERGED: Final = "components came together"
+MISSED: Final = "more changed than is kept for watchers"
+
+
+class ChangeLog:
+    """What changed lately, for those who watch (sessions/directory.py): bounded, and it never waits for anybody.
+
+    A watcher asks for what came behind the place it knows. If the log no longer has that, the watcher is told that it missed
+    something, and lists everything anew. So does everybody when components came together, which may bring any number of groups.
+    `at` is the place behind the last change; places only grow. `told_at` is the one that watchers were last told of."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.is_watched = False
+        self._kept: deque[GroupChange | NameChange] = deque()
+        self._members = 0
+        self._merged_at = 0
+        self.told_at = 0
+
+    def installed(self, view: GroupView) -> None:
+        self._add(GroupChange(view.name, len(view.members), view.joined, view.left))
+
+    def named(self, process: ProcessId, name: str) -> None:
+        self._add(NameChange(full_name(name, process), process))
+
+    def nameless(self, process: ProcessId, name: str) -> None:
+        self._add(NameChange(full_name(name, process), None))
+
+    def merged(self) -> None:
+        """Anything may have changed."""
+        self._kept.clear()
+        self._members = 0
+        self.at += 1
+        self._merged_at = self.at
+
+    def _add(self, change: GroupChange | NameChange) -> None:
+        self.at += 1
+        self._kept.append(change)
+        self._members += change.changed
+        while len(self._kept) > CHANGES_MAX or self._members > CHANGED_MEMBERS_MAX:
+            self._members -= self._kept.popleft().changed
+
+    def since(self, place: int) -> list[GroupChange | NameChange] | str:
+        """The changes behind this place, or why everything has to be listed anew."""
+        if place < self._merged_at:
+            return MERGED
+        behind = self.at - place
+        if not 0 <= behind <= len(self._kept):
+            return MISSED
+        return list(self._kept)[len(self._kept) - behind :]
 
 
 # --- routing ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from transis.engine.base import Engine
 from transis.groups.exchange import WAITING_BYTES_MAX
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
 from transis.groups.quorum import QuorumList, Verdict
+from transis.groups.table import ChangeLog, Table
 from transis.lansis.engine import LansisEngine
 from transis.node.identity import Identity, Stage
 from transis.node.intake import Intake
@@ -184,6 +185,16 @@ class Node:
     def connect(self, process: int) -> None:
         self._layer.connect(process)
         self._out.append(ProcessConnected(process))
+
+    def require_free_name(self, name: str) -> None:
+        """Raises UsageError with the reason if no further process of this node can have this name."""
+        self._layer.require_free_name(name)
+
+    def name(self, now: int, process: int, name: str) -> None:
+        """Give a process a name, right after `connect`. This is always accepted, as `disconnect` is."""
+        self._now = now
+        self._layer.name(process, name)
+        self._follow()
 
     def disconnect(self, now: int, process: int) -> None:
         """A process is gone. This is always accepted: there are no more of these than processes."""
@@ -410,6 +421,20 @@ class Node:
         """The first groups of the configuration by name, with the number of their members, and how many of these are local."""
         first = sorted(self._layer.table.groups.values(), key=lambda group: group.name)[:most]
         return [(group.name, len(group.members), sum(one.node == self.id for one in group.members)) for group in first]
+
+    @property
+    def table(self) -> Table:
+        """The groups and names of the configuration. It is another one after components came together."""
+        return self._layer.table
+
+    @property
+    def changes(self) -> ChangeLog:
+        return self._layer.changes
+
+    def address_of(self, node: NodeId) -> str | None:
+        """Where a node of the configuration is reached; None if it is in no configuration with this one."""
+        view = self._layer.configuration
+        return None if view is None else next((member.address for member in view.members if member.node == node), None)
 
     def verdict(self) -> Verdict:
         """Whether the configuration in force is primary, and how quorum lists differ if they do."""

@@ -15,14 +15,14 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from transis.types.errors import Rejection
 from transis.types.ids import Place, ProcessId, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, EVENT_US_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.types.views import GroupView, GroupViewId, View
+from transis.types.views import GroupChange, GroupView, GroupViewId, NameChange, View
 
 SESSION_VERSION: Final = 3
 """The version of this protocol. Client and node must have the same; a client that does not is told which."""
@@ -121,6 +121,26 @@ class Checkpoint(_Layout, frozen=True, tag=9):
     digest: Annotated[bytes, msgspec.Meta(min_length=1, max_length=CHECKPOINT_MAX)]
 
 
+class NamedHello(Hello, frozen=True, tag=10):
+    """The first frame of a process with a name. (Others say Hello, so that a node of any release can tell them its version.)"""
+
+    name: _Text
+
+
+class Inquire(_Layout, frozen=True, tag=11):
+    """A question about groups and processes; the Answer has the same number.
+
+    `groups` and `names` behind a name, `members` of a group behind a process, `where` a name or a process is; `changes` in a
+    group, or in all, behind a place of the log, and `end` of such a question, which has no answer.
+    """
+
+    number: _Count
+    question: Annotated[str, msgspec.Meta(max_length=QUESTION_MAX)]
+    name: _Text = ""
+    process: ProcessId | None = None
+    at: _Count = 0
+
+
 # --- from the node ------------------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +235,45 @@ class Configured(_Layout, frozen=True, tag=43):
     view: View
 
 
-ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint
+# --- answers about groups and processes -------------------------------------------------------------------------------------
+
+
+class GroupsPage(NamedTuple):
+    groups: list[tuple[str, int]]
+    more: bool
+    at: int
+
+
+class MembersPage(NamedTuple):
+    members: list[tuple[ProcessId, str]]
+    more: bool
+    at: int
+
+
+class NamesPage(NamedTuple):
+    names: list[tuple[str, ProcessId]]
+    more: bool
+    at: int
+
+
+class Whereabouts(NamedTuple):
+    """A process, its name as others use it ("" without one), and the address of its node; `process.node` has the node's life."""
+
+    process: ProcessId
+    name: str
+    address: str
+
+
+class Changes(NamedTuple):
+    """What changed up to the place `at`; or, if `why` says so, everything has to be listed anew."""
+
+    groups: list[GroupChange]
+    names: list[NameChange]
+    at: int
+    why: str
+
+
+ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint | NamedHello | Inquire
 StreamFrame = Stream | Changed | Left | Configured
 NodeFrame = Welcome | Joined | NotJoined | Stream | Changed | Left | Done | NotSent | Answer | Goodbye | Credit | Configured
 Frame = ClientFrame | NodeFrame

@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from transis.node.node import Node
+from transis.sessions.directory import Directory
 from transis.sessions.fanout import Fanout, portions
 from transis.sessions.frames import (
     SESSION_VERSION,
@@ -36,9 +37,11 @@ from transis.sessions.frames import (
     Follow,
     Goodbye,
     Hello,
+    Inquire,
     Join,
     Leave,
     Left,
+    NamedHello,
     NotSent,
     Send,
     Welcome,
@@ -56,6 +59,7 @@ from transis.types.outputs import (
     GroupDelivered,
     GroupLeft,
     GroupRefused,
+    GroupsChanged,
     GroupViewInstalled,
     News,
     Refused,
@@ -92,6 +96,7 @@ class SessionHost:
         self._queues = StreamQueues(self.policy)
         self._sends = SendQueue(node, self.policy, self._queues)
         self._requests = GroupRequests(node, self._queues)
+        self._directory: Directory | None = None
         self._departing: dict[int, Session] = {}
         self._over: dict[int, None] = {}
         self._fanout = Fanout(self._sessions, self._queues)
@@ -112,11 +117,16 @@ class SessionHost:
             raise UsageError(f"the node has stopped: {self._stopped}")
         if len(self._sessions) + len(self._departed()) >= self.policy.sessions_max:
             raise UsageError(f"{self.policy.sessions_max} sessions are open, and no more are allowed (sessions.sessions_max)")
+        name = hello.name if isinstance(hello, NamedHello) else ""
+        if isinstance(hello, NamedHello):
+            self.node.require_free_name(name)
         number = self._next_number
         self.node.connect(number)
+        if name:
+            self.node.name(now, number, name)
         self._next_number += 1
         window = self.policy.send_window
-        self._sessions[number] = session = Session(number, hello.label, hello.credit, window, now)
+        self._sessions[number] = session = Session(number, hello.label, hello.credit, window, now, name)
         self._queues.answer(session, Welcome(SESSION_VERSION, self.cluster, ProcessId(self.node.id, number), window))
         return number
 
@@ -172,6 +182,11 @@ class SessionHost:
             return
         self._queues.answer(session, Answer(ask.number, encode_value(value)))
 
+    def _inquire(self, now: int, session: Session, inquire: Inquire) -> None:
+        if self._directory is None:
+            self._directory = Directory(self.node, self._queues)
+        self._directory.inquire(session, inquire)
+
     def _follow(self, now: int, session: Session, follow: Follow) -> None:
         """Put configurations into the session's stream from here on; first the one in force, if the node has one."""
         if not session.follows:
@@ -213,6 +228,8 @@ class SessionHost:
         if not self._stopped:
             self.node.disconnect(now, session.number)
             self._requests.forget(session)
+        if self._directory is not None:
+            self._directory.forget(session)
         if session.number not in self._sessions:
             self._remove(session)  # Its connection is gone: nobody will take the Goodbye.
 
@@ -338,6 +355,10 @@ class SessionHost:
         self._stream_to_all(now, [one for one in self._sessions.values() if one.follows], Configured(configure.view))
         self._has_room(now, configure)
 
+    def _groups_changed(self, now: int, changed: GroupsChanged) -> None:
+        if self._directory is not None:
+            self._directory.changed()
+
     def _has_room(self, now: int, news: Room | Configure) -> None:
         """The node was full or not yet running, and now takes messages and requests again."""
         self._sends.has_room()
@@ -354,7 +375,8 @@ class SessionHost:
     @property
     def is_busy(self) -> bool:
         """Something that waits here could go on: call `go_on` when the node has read its sockets."""
-        return self._sends.is_busy or self._requests.is_busy
+        watched = self._directory is not None and bool(self._directory.due)
+        return self._sends.is_busy or self._requests.is_busy or watched
 
     def go_on(self, now: int) -> None:
         """A slice of what waits."""
@@ -365,6 +387,8 @@ class SessionHost:
     def _work(self, now: int) -> None:
         self._sends.go_on(now)
         self._requests.go_on(now)
+        if self._directory is not None and self._directory.due:
+            self._directory.go_on()
 
     def _node_stopped(self, now: int, stopped: Stopped) -> None:
         why = self._stopped = stopped.why
@@ -466,12 +490,15 @@ _RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, Session, Any
     Bye: SessionHost._bye,
     Follow: SessionHost._follow,
     Checkpoint: SessionHost._checkpoint,
+    NamedHello: SessionHost._hello_again,
+    Inquire: SessionHost._inquire,
 }
 
 _TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
     GroupViewInstalled: SessionHost._view_installed,
     GroupLeft: SessionHost._group_left,
     GroupRefused: SessionHost._join_refused,
+    GroupsChanged: SessionHost._groups_changed,
     Refused: SessionHost._messages_refused,
     Configure: SessionHost._configured,
     Room: SessionHost._has_room,

@@ -182,6 +182,7 @@ class SessionStatus(NamedTuple):
     """A session as an operator sees it. Bytes are what credit counts."""
 
     process: int
+    name: str
     label: str
     groups: tuple[str, ...]
     queue_bytes: int
@@ -231,6 +232,7 @@ class Session:
         "groups",
         "is_over",
         "label",
+        "name",
         "number",
         "owed",
         "received",
@@ -242,8 +244,9 @@ class Session:
         "unsent_bytes",
     )
 
-    def __init__(self, number: int, label: str, credit: int, send_window: int, now: int) -> None:
+    def __init__(self, number: int, label: str, credit: int, send_window: int, now: int, name: str = "") -> None:
         self.number = number
+        self.name = name
         self.label = label
         self.connected_us = now
         self.groups = PendingGroups()
@@ -352,6 +355,7 @@ class Session:
     def status(self) -> SessionStatus:
         return SessionStatus(
             self.number,
+            self.name,
             self.label,
             tuple(sorted(self.groups.names)),
             self.stream_bytes,

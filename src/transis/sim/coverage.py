@@ -116,6 +116,7 @@ GROUPS_EXPECTED: Final = (
     "transitional view",
     "regular view in a transitional configuration",
     "views merged",
+    "members with names",
     "member that went and came back",
     "last word",
     "run handed over",
@@ -163,6 +164,8 @@ def _of_view(view: GroupView, configuration: ViewId | None) -> Iterator[str]:
     yield f"view by {view.cause.what}"
     if view.id.configuration != configuration:
         yield "regular view in a transitional configuration"
+    if view.names:
+        yield "members with names"
     if len(view.merged_from) > 1:
         yield "views merged"
     if not set(view.joined).isdisjoint(view.left):

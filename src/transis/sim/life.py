@@ -45,11 +45,12 @@ class ActionKind(Enum):
 
 
 class ClientAction(NamedTuple):
-    """What a process asks of its node. A newcomer has no number yet; only a join or leave names a group."""
+    """What a process asks of its node. A newcomer has no number yet, and may want a name; only a join or leave names a group."""
 
     kind: ActionKind
     process: int = 0
     group: str = ""
+    name: str = ""
 
 
 class Clients:
@@ -66,6 +67,7 @@ class Clients:
         self._last = FIRST - 1
         self.wanted: dict[int, set[str]] = {}
         self.inside: dict[int, dict[GroupId, GroupView]] = {}
+        self._names: dict[int, str] = {}
 
     def connected(self) -> list[int]:
         return sorted(self.wanted)
@@ -77,16 +79,20 @@ class Clients:
 
     def ask(self, local: int, action: ClientAction) -> None:
         if action.kind is ActionKind.CONNECT:
-            self.connect()
+            self.connect(local, action.name)
         elif action.process in self.wanted:
             if action.kind is ActionKind.DISCONNECT:
                 self.disconnect(local, action.process)
             else:
                 self.toggle(local, action.process, action.group)
 
-    def connect(self) -> int:
+    def connect(self, local: int = 0, name: str = "") -> int:
+        """A name that another process has is not asked for again."""
         self._last += 1
         self._node.connect(self._last)
+        if name and name not in self._names.values():
+            self._node.name(local, self._last, name)
+            self._names[self._last] = name
         self.came(self._last)
         return self._last
 
@@ -101,6 +107,7 @@ class Clients:
     def went(self, process: int) -> None:
         self.wanted.pop(process, None)
         self.inside.pop(process, None)
+        self._names.pop(process, None)
 
     def toggle(self, local: int, process: int, group: str) -> None:
         wanted = self.wanted[process]

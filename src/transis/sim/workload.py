@@ -82,6 +82,9 @@ class Workload:
         return self._stream.between(0, self._traffic.size)
 
 
+NAMES: Final = ("", "billing", "", "stock")
+"""What newcomers want to be called, by turns: half of them nothing, the others what may be taken, or was a moment ago."""
+
 # --- group workload ---------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +136,7 @@ class GroupWorkload(Workload):
     def _drawn_wish(self, connected: list[int]) -> ClientAction:
         drawn = self._drawn
         if not connected or (len(connected) < self._plan.processes and drawn.chance(300)):
-            return ClientAction(ActionKind.CONNECT)
+            return ClientAction(ActionKind.CONNECT, name=NAMES[self.wishes_left % len(NAMES)])
         process = drawn.pick(connected)
         if drawn.chance(self._plan.gone_permille):
             return ClientAction(ActionKind.DISCONNECT, process)

@@ -72,17 +72,21 @@ class Cluster(Simulation):
     # --- clients ----------------------------------------------------------------------------------------------------
 
     @overload
-    def connect(self, name: str, *, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
+    def connect(self, node: str, *, name: str | None = None, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
     @overload
-    def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
-    def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
-        """As `transis.connect`, to the node of this name: its `label`, `window` and `codec` mean the same."""
-        self._host(name)
+    def connect(
+        self, node: str, *, name: str | None = None, label: str = "", window: int = WINDOW, codec: Codec[T]
+    ) -> Connection[T]: ...
+    def connect(
+        self, node: str, *, name: str | None = None, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None
+    ) -> Connection[Any]:
+        """As `transis.connect`, to this `node`: `name`, `label`, `window` and `codec` mean the same."""
+        self._host(node)
 
         async def make_link() -> Link:
-            return self._link(name)
+            return self._link(node)
 
-        return Connection(make_link, label, window, codec if codec is not None else Raw())
+        return Connection(make_link, label, window, codec if codec is not None else Raw(), name)
 
     def _link(self, name: str) -> Link:
         if asyncio.get_running_loop() is not self._loop:

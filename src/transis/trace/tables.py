@@ -45,6 +45,7 @@ def _struct(**types: pa.DataType) -> pa.DataType:
 
 
 _LONGS: Final = _list(_LONG)
+_TEXTS: Final = _list(_TEXT)
 _HANDED_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, runs=_LONGS))
 _LATE_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, sender=_LONG, first=_LONG, count=_INT))
 _ORIGINS: Final = _list(_struct(view=_LONG, members=_LONGS))
@@ -104,6 +105,7 @@ _OF_GROUPS: Final = {
     "cause_process": _LONG,
     "cause_conf": _TEXT,  # the configuration's cause, in words; null if the cause is not a configuration
     "primary": _FLAG,
+    "called": _TEXTS,  # beside `members`: their names, "" for none; empty if none has one
     "handed": _HANDED_RUNS,
     "waited": _LATE_RUNS,
     "refused": _FLAG,
@@ -188,7 +190,7 @@ KINDS: Final[dict[str, list[str]]] = {
     "group_views": [
         *_OF_EVERY_EVENT,
         *("group", "group_view", "name", "view", "place_seq", "cause_index", "members", "joined", "left", "origins", "is_sorted"),
-        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes"),
+        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes", "called"),
     ],
     "client_deliveries": [*_OF_EVERY_EVENT, "handed", "waited"],
     "client_leaves": [*_OF_EVERY_EVENT, "process", "group", "name", "why", "refused"],

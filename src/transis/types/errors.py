@@ -16,6 +16,7 @@
     │   └── SlowConsumer     the node closed it because this client did not read its messages
     ├── NodeLost             the node embedded in this program is gone: says why
     ├── JoinRefused          a group could not be joined, or the process was removed from it
+    ├── UnknownName          no process that can be reached has this name, or the process's node is gone
     ├── SendRefused          messages were not sent and will not be
     ├── InDoubt              nobody knows whether messages were sent: the session was lost first
     ├── CodecError           a message cannot be decoded: names its sender and id
@@ -128,6 +129,10 @@ class NodeLost(TransisError):
 
 class JoinRefused(TransisError):
     """This process is not in the group."""
+
+
+class UnknownName(TransisError):
+    """No process that can be reached has this name, or its node cannot be reached."""
 
 
 class SendRefused(TransisError):

@@ -265,7 +265,13 @@ class GroupRefused(NamedTuple):
     why: str
 
 
-GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused
+class GroupsChanged(NamedTuple):
+    """For those who watch groups and names, wherever their members are: the log of changes has got to this place."""
+
+    at: int
+
+
+GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused | GroupsChanged
 """What the groups hand to local processes, in order."""
 
 

@@ -131,6 +131,9 @@ LOCAL_MEMBERSHIPS_MAX: Final = 65_536
 PROCESSES_MAX: Final = 1 << 31
 """Numbers of clients' processes stay below it; those from here on belong to the daemon itself."""
 
+NAMED_PROCESSES_MAX: Final = 4096
+"""Processes of one daemon that have names: everybody knows all of them, and they are announced after a change."""
+
 ADDRESSED_GROUPS_MAX: Final = 64
 """Groups that one message goes to: the address is repeated in every run header."""
 
@@ -192,8 +195,8 @@ class GroupView(NamedTuple):
     """The members of a group, from here on.
 
     1. `members`, `joined` and `left` are sorted; `joined` is a subset of `members`.
-    2. Equal ids have equal members, causes and origins, everywhere. `joined` and `left` compare with what *this* daemon had in
-       force, so two sides of a merge see them differently.
+    2. Equal ids have equal members, names, causes and origins, everywhere. `joined` and `left` compare with what *this* daemon
+       had in force, so two sides of a merge see them differently.
     3. A process in both `joined` and `left` went away and came back between two views, and may have missed messages.
     4. A transitional view has only members that come from the regular view before it; nobody joins in it.
     """
@@ -208,6 +211,8 @@ class GroupView(NamedTuple):
     cause: GroupCause
     primary: bool | None = None
     """Whether the configuration holds a majority of the configured nodes; None when none are configured."""
+    names: tuple[str, ...] = ()
+    """The names of `members`, in their order, "" for one without; nothing at all if none has one."""
 
     def __str__(self) -> str:
         if not self.id.configuration.is_regular:
@@ -223,6 +228,35 @@ class GroupView(NamedTuple):
     def kind(self) -> ViewKind:
         """Regular or transitional."""
         return self.id.configuration.kind
+
+    def label(self, member: ProcessId) -> str:
+        """A member for people: `billing@n1` if it has a name, else its id."""
+        name = self.names[self.members.index(member)] if self.names and member in self.members else ""
+        return full_name(name, member) if name else str(member)
+
+
+class GroupChange(NamedTuple):
+    """To one who watches groups: how many members the group has now, and who came or went. One without members is gone."""
+
+    group: str
+    size: int
+    joined: tuple[ProcessId, ...]
+    left: tuple[ProcessId, ...]
+
+    @property
+    def changed(self) -> int:
+        return len(self.joined) + len(self.left)
+
+
+class NameChange(NamedTuple):
+    """To one who watches names: the process has this name from here on; None, nobody has it any more."""
+
+    name: str
+    process: ProcessId | None
+
+    @property
+    def changed(self) -> int:
+        return 0
 
 
 _PRIMARY: Final = {True: "; primary", False: "; not primary", None: ""}
@@ -257,6 +291,21 @@ def require_group_name(name: str) -> str:
     if name.startswith("/") or not {".", ".."}.isdisjoint(name.split("/")):
         raise UsageError(f"{name[:40]!r} is not a group name: it reads like a path, so leave out . and .. and the / in front")
     return name
+
+
+def is_process_name(name: str) -> bool:
+    return is_group_name(name) and "@" not in name
+
+
+def require_process_name(name: str) -> str:
+    if not is_process_name(name):
+        raise UsageError(f"{name[:40]!r} cannot name a process: use 1 to {GROUP_NAME_MAX} bytes of printable text without @")
+    return name
+
+
+def full_name(name: str, process: ProcessId) -> str:
+    """A process's name as others use it: billing@n1."""
+    return f"{name}@{process.node.name}"
 
 
 def private_name(process: ProcessId) -> PrivateName:

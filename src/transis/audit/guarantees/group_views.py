@@ -37,6 +37,8 @@ def check_group_agreement(history: ClientHistory, findings: Findings) -> None:
                 group=view.name,
                 members=list(known.view.members),
                 other_members=list(view.members),
+                called=list(known.view.names),
+                other_called=list(view.names),
                 cause=known.view.cause,
                 other_cause=view.cause,
                 name=known.view.name,
@@ -50,6 +52,8 @@ def _difference(left: GroupView, right: GroupView) -> str:
         return ""
     if left.members != right.members:
         return "members"
+    if left.names != right.names:
+        return "called"
     if left.merged_from != right.merged_from:
         return "origins"
     if left.cause != right.cause:
@@ -61,12 +65,13 @@ def _difference(left: GroupView, right: GroupView) -> str:
 
 AGREEMENT_SQL: Final = """
     with beside as (
-        select *, first(struct(node, node_name, lseq, members, origins, cause, cause_what, cause_process, cause_conf, name,
-                               primary)) over (partition by group_view order by node_order, lseq) as known
+        select *, first(struct(node, node_name, lseq, members, called, origins, cause, cause_what, cause_process, cause_conf,
+                               name, primary)) over (partition by group_view order by node_order, lseq) as known
         from {changes}
     ), apart as (
         select *, case
             when not members <=> known.members then 'members'
+            when coalesce(called, array()) <> coalesce(known.called, array()) then 'called'
             when not origins <=> known.origins then 'origins'
             when not (cause_what <=> known.cause_what and cause_process <=> known.cause_process
                       and cause_conf <=> known.cause_conf) then 'causes'
@@ -77,7 +82,7 @@ AGREEMENT_SQL: Final = """
     select apart.run, kind, known.node_name as one, node_name as other, label as view, apart.name as group,
            transform(known.members, one -> try_element_at(process_names, one)) as members,
            transform(members, one -> try_element_at(process_names, one)) as other_members,
-           known.cause as cause, cause as other_cause, known.name as name,
+           known.called as called, called as other_called, known.cause as cause, cause as other_cause, known.name as name,
            coalesce(initcap(string(known.primary)), 'None') as flag, coalesce(initcap(string(primary)), 'None') as other_flag,
            array(known.node, node) as nodes, array(view) as views,
            array(array(known.node, known.lseq), array(node, lseq)) as witness, lseq as position
@@ -87,10 +92,12 @@ AGREEMENT_SQL: Final = """
 
 GROUP_AGREEMENT: Final = Property(
     name="group_agreement_on_views",
-    meaning="the same group view has the same members, origins and cause for everybody",
-    predicate="Wherever a group view is installed, its id stands for the same members, origins, cause, name and flag.",
+    meaning="the same group view has the same members, with the same names, origins and cause for everybody",
+    predicate="Wherever a group view is installed, its id stands for the same members, the same names of these, "
+    "origins, cause, name and flag.",
     broken={
         "members": "{one} and {other} have {view} of {group} with different members: {members} against {other_members}",
+        "called": "{one} and {other} have {view} of {group} with different names of members: {called} against {other_called}",
         "origins": "{one} and {other} have {view} of {group} with different origins of members",
         "causes": "{one} and {other} have {view} of {group} with different causes: {cause} against {other_cause}",
         "names": "{one} and {other} have {view} of {group} with different names: {name} against {group}",
@@ -105,6 +112,11 @@ GROUP_AGREEMENT: Final = Property(
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} / b: R4{a,b} c1 Vg2{b#1}",
             "a/1 and b/1 have R4@a/1+2.0 of g with different members: a/1#1, b/1#1 against b/1#1",
+        ),
+        kept("a: R4{a,b} c1 Vg1{a#1}$x Vg2{a#1,b#1}$x,y / b: R4{a,b} c1 Vg2{a#1,b#1}$x,y"),
+        breaks(
+            "a: R4{a,b} c1 Vg1{a#1}$x Vg2{a#1,b#1}$x,y / b: R4{a,b} c1 Vg2{a#1,b#1}$x,z",
+            "a/1 and b/1 have R4@a/1+2.0 of g with different names of members: x, y against x, z",
         ),
         breaks(
             "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} / b: R4{a,b} c1 Vg2{a#1,b#1}<",
