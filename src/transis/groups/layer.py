@@ -44,8 +44,18 @@ from transis.groups.messages import (
     encode_control,
 )
 from transis.groups.quorum import NO_LIST, KnownLists, QuorumList, Verdict
-from transis.groups.table import ChangeLog, GroupState, Identify, Router, Table, fingerprint, next_regular, next_transitional
-from transis.types.errors import Rejection, UsageError
+from transis.groups.table import (
+    ChangeLog,
+    GroupState,
+    Identify,
+    LocalProcesses,
+    Router,
+    Table,
+    fingerprint,
+    next_regular,
+    next_transitional,
+)
+from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
 from transis.types.outputs import (
     Configure,
@@ -59,96 +69,13 @@ from transis.types.outputs import (
 )
 from transis.types.views import (
     AT_CONFIGURATION,
-    LOCAL_MEMBERSHIPS_MAX,
-    NAMED_PROCESSES_MAX,
-    PROCESSES_MAX,
     GroupCause,
     GroupId,
     GroupViewId,
     View,
     group_id,
-    require_group_name,
-    require_process_name,
 )
 from transis.wire.items import CONTROL_ADDRESS
-
-# --- local processes --------------------------------------------------------------------------------------------------
-
-
-class LocalProcesses:
-    """The processes of this node, and the groups that each asked to be in, ahead of the order.
-
-    Which of them are connected is kept in `router`.
-    """
-
-    def __init__(self, router: Router, identify: Identify) -> None:
-        self._router = router
-        self._identify = identify
-        self._highest_process = -1
-        self._wanted: dict[int, set[GroupId]] = {}
-        self._names: dict[str, int] = {}
-
-    def is_connected(self, process: int) -> bool:
-        return process in self._router.processes
-
-    def connect(self, process: int) -> None:
-        """Numbers only grow: a new process is never taken for one that is gone (trap 27)."""
-        if not self._highest_process < process < PROCESSES_MAX:
-            raise UsageError(f"process {process}: numbers grow, the last was {self._highest_process}, the end is {PROCESSES_MAX}")
-        self._highest_process = process
-        self._router.processes.add(process)
-        self._router.forget()
-
-    def require_free_name(self, name: str) -> None:
-        taken = self._names.get(require_process_name(name))
-        if taken is not None:
-            raise UsageError(f"process {taken} of this node is called {name!r} already: use another name, or end it first")
-        if len(self._names) >= NAMED_PROCESSES_MAX:
-            raise UsageError(f"{NAMED_PROCESSES_MAX} processes of this node have names, and no more are allowed: connect without")
-
-    def name(self, process: int, name: str) -> NameRequest:
-        self.require_free_name(name)
-        wanted = self._wanted_by(process)
-        if wanted or process in self._names.values():
-            raise UsageError(f"process {process} was named or asked to join before: it gets a name first of all, and one only")
-        self._names[name] = process
-        return NameRequest(process, name)
-
-    def join(self, process: int, name: str) -> tuple[GroupId, JoinRequest]:
-        group = self._identify(require_group_name(name))
-        wanted = self._wanted_by(process)
-        if group in wanted:
-            raise UsageError(f"process {process} joined {name!r} already")
-        if sum(map(len, self._wanted.values())) >= LOCAL_MEMBERSHIPS_MAX:
-            raise UsageError(f"the processes of this node have {LOCAL_MEMBERSHIPS_MAX} memberships, and no more are allowed")
-        wanted.add(group)
-        return group, JoinRequest(process, name)
-
-    def leave(self, process: int, name: str) -> LeaveRequest:
-        group = self._identify(require_group_name(name))
-        wanted = self._wanted_by(process)
-        if group not in wanted:
-            raise UsageError(f"process {process} is not in {name!r}")
-        wanted.discard(group)
-        return LeaveRequest(process, name)
-
-    def disconnect(self, process: int) -> DisconnectRequest:
-        self._wanted_by(process)
-        self._wanted.pop(process)
-        self._names = {name: owner for name, owner in self._names.items() if owner != process}
-        self._router.processes.discard(process)
-        self._router.forget()
-        return DisconnectRequest(process)
-
-    def no_longer_in(self, process: int, group: GroupId) -> None:
-        """The join was refused, or the group gave way to another of the same hash: the process may ask again."""
-        self._wanted.get(process, set()).discard(group)
-
-    def _wanted_by(self, process: int) -> set[GroupId]:
-        if not self.is_connected(process):
-            raise UsageError(f"process {process} is not connected")
-        return self._wanted.setdefault(process, set())
-
 
 # --- layer ------------------------------------------------------------------------------------------------------------
 
