@@ -1,4 +1,4 @@
-"""`transis status`, `groups` and `leave`: asking a daemon over its admin socket; also what tab completion offers.
+"""`transis status` and `leave`: asking a daemon over its admin socket; also what tab completion offers.
 
 1. A daemon that is named is asked; otherwise the one that clients would find, by the same rule (types/paths.py). If that daemon
    left its socket behind and does not answer, no other is asked instead, or `transis leave` might stop the wrong daemon.
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.cli.options import counted, plain_table, say, stdout
+from transis.cli.options import counted, plain_table, stdout
 from transis.types.errors import ConnectError, TransisError, plainly
 from transis.types.ids import Service
 from transis.types.paths import ADMIN_VARIABLE, admin_beside, find_socket, socket_candidates
@@ -272,41 +272,6 @@ def duration(seconds: int) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{days} d {hours % 24} h"
 
 
-# --- groups -----------------------------------------------------------------------------------------------------------
-
-GROUPS_EXAMPLES = """Examples:
-  transis groups
-  transis groups --limit 10000 --json
-"""
-
-
-def groups(
-    admin: AdminOption = None,
-    socket: SocketOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Show at most N groups, sorted by name.", metavar="N")] = 1_000,
-    as_json: JsonOption = False,
-) -> None:
-    """List the groups, how many members each has, and how many of these are clients of this daemon."""
-    try:
-        with AdminConnection(admin, socket) as connection:
-            found = connection.ask("groups", limit=limit)
-    except TransisError as error:
-        raise unable("groups", error) from None
-    if as_json:
-        print(json.dumps({"groups": found["groups"], "count": found["count"]}))
-        return
-    console = stdout()
-    if not found["count"]:
-        say(console, "No groups: no process of this configuration has joined one.")
-        return
-    table = plain_table("group", "members", "here")
-    for group in found["groups"]:
-        table.add_row(group["name"], f"{group['members']:,}", f"{group['here']:,}")
-    console.print(table)
-    if found["count"] > len(found["groups"]):
-        say(console, f"... and {found['count'] - len(found['groups']):,} more: --limit shows them")
-
-
 # --- leave ------------------------------------------------------------------------------------------------------------
 
 LEAVE_EXAMPLES = """Examples:
@@ -352,17 +317,27 @@ def complete_service(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_group(incomplete: str) -> list[tuple[str, str]]:
+    return _complete(incomplete, with_names=False)
+
+
+def complete_destination(incomplete: str) -> list[tuple[str, str]]:
+    return _complete(incomplete, with_names=True)
+
+
+def _complete(incomplete: str, *, with_names: bool) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    thread = threading.Thread(target=_ask, args=(found,), daemon=True)
+    thread = threading.Thread(target=_ask, args=(found, with_names), daemon=True)
     thread.start()
     thread.join(COMPLETION_PATIENCE_S)
     return [(name, members) for name, members in list(found) if name.startswith(incomplete)]
 
 
-def _ask(found: list[tuple[str, str]]) -> None:
+def _ask(found: list[tuple[str, str]], with_names: bool) -> None:
     try:
         with AdminConnection(None, None) as connection:
-            groups = connection.ask("groups", limit=GROUPS_MAX)["groups"]
+            answer = connection.ask("groups", limit=GROUPS_MAX)
+            groups, names = answer["groups"], answer.get("names", []) if with_names else []
     except TransisError:
         return
+    found += [(one["name"], f"process {one['process']}") for one in names]
     found += [(group["name"], f"{group['members']} member{'s' if group['members'] != 1 else ''}") for group in groups]

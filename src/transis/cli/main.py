@@ -50,7 +50,7 @@ PANELS: Final = {
     "Look at it": {
         "status": "transis.cli.admin",
         "monitor": "transis.cli.monitor",
-        "groups": "transis.cli.admin",
+        "groups": "transis.cli.groups",
     },
     "Judge it": {
         "audit": "transis.audit.cli",

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -21,13 +21,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from transis.cli.admin import complete_group, complete_service
+from transis.cli.admin import complete_destination, complete_group, complete_service
 from transis.cli.options import SERVICES, SHOWN_MAX, as_json, choice, complain, one_of, shown, stdout, wrong
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.events import Batch, Message, View
-from transis.client.group import Group
 from transis.client.sending import Receipt
 from transis.client.session import Session
+from transis.client.stream import MessageStream
 from transis.net.state import read_key
 from transis.types.errors import (
     ConfigError,
@@ -65,18 +65,18 @@ class CommandFailed(Exception):
 
 
 def connection_to(
-    label: str, socket: Path | None, host: str | None, key_file: Path | None, window: int = WINDOW
+    label: str, socket: Path | None, host: str | None, key_file: Path | None, window: int = WINDOW, name: str | None = None
 ) -> Connection[bytes]:
     if host is not None and key_file is None:
         raise UsageError("--host needs --key-file: a session over a network is sealed with the cluster's key")
     key = read_key(key_file, "--key-file") if key_file is not None else None
-    return connect(None if socket is None else str(socket), host=host, key=key, label=label, window=window)
+    return connect(None if socket is None else str(socket), host=host, key=key, name=name, label=label, window=window)
 
 
-def run_client(command: str, where: tuple[Path | None, str | None, Path | None], work: Work) -> int:
+def run_client(command: str, where: tuple[Path | None, str | None, Path | None], work: Work, name: str | None = None) -> int:
     """Do the work in a session. Returns the exit code, and prints errors as one sentence on stderr."""
     try:
-        return asyncio.run(_in_session(connection_to(f"transis {command}", *where), work))
+        return asyncio.run(_in_session(connection_to(f"transis {command}", *where, name=name), work))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 0
     except BrokenPipeError:  # Nobody reads any more, as with `| head`: a normal end.
@@ -106,6 +106,7 @@ SEND_EXAMPLES = """Examples:
   transis send orders --lines first second third [dim]# three messages[/dim]
   seq 1000 | transis send orders [dim]# each line is a message[/dim]
   transis send orders --also audit "in both groups, once"
+  transis send billing@n1 "to one process, by its name"
 """
 
 READ_BYTES: Final = 65_536
@@ -114,7 +115,12 @@ OPEN_MAX: Final = 64
 
 
 def send(
-    group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to send to.")],
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP", autocompletion=complete_destination, help="The group to send to, or a process as billing@n1."
+        ),
+    ],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; without it, lines from stdin.")] = None,
     service: Annotated[str, choice(SERVICES, "Which order and delivery to guarantee.", complete_service)] = "agreed",
     lines: Annotated[
@@ -123,7 +129,7 @@ def send(
     whole: Annotated[bool, typer.Option("--whole", help="Send all of stdin as one message, up to 16 MiB.")] = False,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="Another group to send to; repeatable."),
+        typer.Option("--also", metavar="GROUP", autocompletion=complete_destination, help="Another one to send to; repeatable."),
     ] = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="The key of the messages: carried, not interpreted.")
@@ -310,7 +316,14 @@ RECV_EXAMPLES = """Examples:
 
 
 def recv(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_group, help="Groups to join.")],
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="GROUP...", autocompletion=complete_group, help="Groups to join; none is needed with --name."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Be NAME@NODE to others, and also show what is sent to that name."),
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = None,
     timeout: Annotated[
         float | None,
@@ -328,14 +341,18 @@ def recv(
 
     Anything but plain text is escaped; with --json it is in `base64` instead of `text`.
     """
-    options = RecvOptions(tuple(groups), count, timeout, views)
-    printer = _printer(several=len(groups) > 1, json_lines=json_lines)
+    if not groups and name is None:
+        raise typer.BadParameter("name a group to join, or give --name")
+    options = RecvOptions(tuple(groups or ()), count, timeout, views)
+    printer = _printer(several=len(options.groups) > 1, json_lines=json_lines)
 
     async def work(session: Session[bytes]) -> int:
+        if not options.groups:
+            return await _listen([session.private], options, printer)
         async with session.join(*options.groups) as group:
-            return await _listen(group, options, printer)
+            return await _listen([group] if name is None else [group, session.private], options, printer)
 
-    raise typer.Exit(run_client("recv", (socket, host, key_file), work))
+    raise typer.Exit(run_client("recv", (socket, host, key_file), work, name))
 
 
 class RecvOptions(NamedTuple):
@@ -345,27 +362,45 @@ class RecvOptions(NamedTuple):
     views: bool
 
 
-async def _listen(group: Group[bytes], options: RecvOptions, printer: EventPrinter) -> int:
-    left = options.count
+async def _listen(streams: Sequence[MessageStream[bytes]], options: RecvOptions, printer: EventPrinter) -> int:
+    """Show what comes out of all streams, until there was enough."""
+    left = Left(options.count)
+    tasks = [asyncio.ensure_future(_show(stream, left, options.views, printer)) for stream in streams]
     try:
         async with asyncio.timeout(options.timeout):
-            async for event in group.batches():
-                if not isinstance(event, Batch):
-                    if options.views:
-                        printer.view(event)
-                    continue
-                messages = list(event)[:left]
-                printer.messages(messages)
-                if left is not None:
-                    left -= len(messages)
-                    if not left:
-                        return 0
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                await task
     except TimeoutError:
-        if left:
+        if left.count:
             raise CommandFailed(
-                f"{(options.count or 0) - left} of {options.count} messages came within {options.timeout:g} s"
+                f"{(options.count or 0) - left.count} of {options.count} messages came within {options.timeout:g} s"
             ) from None
+    finally:
+        for task in tasks:
+            task.cancel()
     return 0
+
+
+class Left:
+    """How many messages are still to be shown; None for all that come."""
+
+    def __init__(self, count: int | None) -> None:
+        self.count = count
+
+
+async def _show(stream: MessageStream[bytes], left: Left, views: bool, printer: EventPrinter) -> None:
+    async for event in stream.batches():
+        if not isinstance(event, Batch):
+            if views:
+                printer.view(event)
+            continue
+        messages = list(event)[: left.count]
+        printer.messages(messages)
+        if left.count is not None:
+            left.count -= len(messages)
+            if not left.count:
+                return
 
 
 # --- output ---------------------------------------------------------------------------------------------------------
@@ -434,6 +469,8 @@ class JsonPrinter(EventPrinter):
         value: dict[str, Any] = {"type": "view", "group": view.name, "id": str(view.id), "kind": view.kind.name.lower()}
         for name in ("members", "joined", "left"):
             value[name] = [str(process) for process in getattr(view, name)]
+        if view.names:
+            value["names"] = {str(one): view.label(one) for one, name in zip(view.members, view.names, strict=True) if name}
         merged = [{"view": str(origin.view), "members": [str(one) for one in origin.members]} for origin in view.merged_from]
         return json.dumps(value | {"merged_from": merged, "cause": str(view.cause), "primary": view.primary}, ensure_ascii=False)
 

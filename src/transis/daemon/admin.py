@@ -127,9 +127,11 @@ class Reports(Observer):
         return {"members": rows}
 
     def groups(self, limit: int) -> Report:
-        """The first `limit` groups by name, and the count of all."""
+        """The first `limit` groups by name, and as many named processes, and the counts of all."""
         rows = [{"name": name, "members": members, "here": here} for name, members, here in self._driver.node.groups(limit)]
-        return {"groups": rows, "count": self._driver.node.statistics()["groups"]}
+        names = self._driver.node.table.names
+        called = [{"name": name, "process": str(process)} for name, process in names.after("", limit)]
+        return {"groups": rows, "count": self._driver.node.statistics()["groups"], "names": called, "named": len(names)}
 
     def sessions(self, limit: int) -> Report:
         now = self._driver.now()

@@ -216,18 +216,21 @@ class GroupView(NamedTuple):
 
     def __str__(self) -> str:
         if not self.id.configuration.is_regular:
-            now = f"transitional, what comes now is certain only among {listed(self.members, MEMBERS_SHOWN)}"
+            now = f"transitional, what comes now is certain only among {self._listed(self.members)}"
             return f"{self.name}: {now} ({self.cause})"
         count = len(self.members)
-        words = f"{self.name}: {count} member{'s' if count != 1 else ''}: {listed(self.members, MEMBERS_SHOWN)}"
+        words = f"{self.name}: {count} member{'s' if count != 1 else ''}: {self._listed(self.members)}"
         for what, processes in (("joined", self.joined), ("left", self.left)):
-            words += f"; {what}: {listed(processes, MEMBERS_SHOWN)}" if processes else ""
+            words += f"; {what}: {self._listed(processes)}" if processes else ""
         return f"{words}{_PRIMARY[self.primary]} ({self.cause})"
 
     @property
     def kind(self) -> ViewKind:
         """Regular or transitional."""
         return self.id.configuration.kind
+
+    def _listed(self, processes: tuple[ProcessId, ...]) -> str:
+        return listed(map(self.label, processes), MEMBERS_SHOWN) if self.names else listed(processes, MEMBERS_SHOWN)
 
     def label(self, member: ProcessId) -> str:
         """A member for people: `billing@n1` if it has a name, else its id."""
