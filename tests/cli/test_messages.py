@@ -211,3 +211,36 @@ def test_a_daemon_that_goes_is_told_in_a_sentence() -> None:
         code, _, errors = receiving.ended()
         assert code == 1
         assert errors.startswith("transis recv: the session with the node at ")
+
+
+def test_a_process_is_reached_by_its_name(up: Up) -> None:
+    """From the other daemon, over real sockets; views, lists and the Tab key show the name. It is free when its process ends."""
+    watching = up.start("groups", "--watch", "--json")
+    assert json.loads(watching.out.until('"type": "list"').splitlines()[-1])["why"] is None
+    receiving = up.start("recv", "named", "--name", "billing", "--count", "2", TRANSIS_SOCKET=up.env["SECOND"])
+    receiving.out.until("-- named: 1 member: billing@n2; joined: billing@n2")
+    watching.out.until('"name": "billing@n2", "process": "n2/1#')
+    watching.out.until('"group": "named", "members": 1')
+    code, _, errors = up.run("recv", "--name", "billing", TRANSIS_SOCKET=up.env["SECOND"])
+    assert code == 2
+    assert "is called 'billing' already" in errors
+    assert "billing@n2" in up.run("groups")[1]
+    completing = {"_TRANSIS_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+    assert up.run(COMP_WORDS="transis send bil", **completing)[1].split() == ["billing@n2"]
+    assert up.run("send", "billing@n2", "to you alone")[0] == 0
+    assert up.run("send", "named", "to all")[0] == 0
+    code, out, errors = receiving.ended()
+    assert (code, errors) == (0, "")
+    assert {line.partition(": ")[2] for line in out.splitlines() if line.startswith("n1/1#")} == {"to you alone", "to all"}
+    watching.out.until('"name": "billing@n2", "process": null')
+    code, _, errors = up.run("send", "billing@n2", "too late")
+    assert code == 1
+    assert "is called 'billing@n2'" in errors
+    watching.signal(signal.SIGINT)
+    assert watching.ended()[0] == 0
+
+
+def test_recv_needs_a_group_or_a_name(up: Up) -> None:
+    code, _, errors = up.run("recv")
+    assert code == 2
+    assert "name a group to join, or give --name" in errors

@@ -230,7 +230,7 @@ class GroupView(NamedTuple):
         return self.id.configuration.kind
 
     def _listed(self, processes: tuple[ProcessId, ...]) -> str:
-        return listed(map(self.label, processes), MEMBERS_SHOWN) if self.names else listed(processes, MEMBERS_SHOWN)
+        return listed(list(map(self.label, processes)), MEMBERS_SHOWN) if self.names else listed(processes, MEMBERS_SHOWN)
 
     def label(self, member: ProcessId) -> str:
         """A member for people: `billing@n1` if it has a name, else its id."""
