@@ -27,10 +27,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 from transis import client
+<<<<<<< HEAD
 from transis.client.attributes import Attached, AttachedToMany
+=======
+from transis.client.blocking_directory import WhoIsWhere
+>>>>>>> 82a6e49 (client: the blocking directory has a file of its own; the lock of names follows)
 from transis.client.connection import WINDOW
 from transis.client.contexts import UnenteredBlocking
-from transis.client.directory import GroupChange, Listing, Members, NameChange, Whereabouts
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
 from transis.client.group import Destination, require_passed
 from transis.client.group import Joining as _Joining
@@ -333,30 +336,7 @@ class Joining(UnenteredBlocking, Generic[T]):
             self._group.close()
 
 
-class Watch:
-    """Like `transis.Watch`; `next` with a timeout misses nothing when it gives up."""
-
-    def __init__(self, thread: LoopThread, inner: client.Watch) -> None:
-        self._thread = thread
-        self._watch = inner
-
-    def __iter__(self) -> Watch:
-        return self
-
-    def __next__(self) -> Listing | Members | GroupChange | NameChange:
-        return self.next()
-
-    def next(self, timeout: float | None = None) -> Listing | Members | GroupChange | NameChange:
-        change = self._thread.call(self._next(), timeout)
-        if change is None:
-            raise StopIteration
-        return change
-
-    async def _next(self) -> Listing | Members | GroupChange | NameChange | None:
-        return await anext(self._watch, None)
-
-
-class Session(Generic[T]):
+class Session(WhoIsWhere, Generic[T]):
     """Like `transis.Session`: what `connect` yields. To everybody else it is one process, with an id of its own."""
 
     def __init__(self, thread: LoopThread, inner: client.Session[T]) -> None:
@@ -425,24 +405,6 @@ class Session(Generic[T]):
         """Many messages, the `datas`; `to` and `service` as for `send`; `attached` are `keys`, `headers` and `times`."""
         sent = self._session.send_many(to, datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
-
-    def groups(self, timeout: float | None = None) -> dict[str, int]:
-        return self._thread.call(self._session.groups(), timeout)
-
-    def members(self, group: str, timeout: float | None = None) -> dict[ProcessId, str]:
-        return self._thread.call(self._session.members(group), timeout)
-
-    def names(self, timeout: float | None = None) -> dict[str, ProcessId]:
-        return self._thread.call(self._session.names(), timeout)
-
-    def where(self, who: str | ProcessId, timeout: float | None = None) -> Whereabouts:
-        return self._thread.call(self._session.where(who), timeout)
-
-    def resolve(self, name: str, timeout: float | None = None) -> ProcessId:
-        return self._thread.call(self._session.resolve(name), timeout)
-
-    def watch(self, group: str = "") -> Watch:
-        return Watch(self._thread, self._session.watch(group))
 
     def statistics(self, timeout: float | None = None) -> dict[str, Any]:
         """Figures of the node, of this session at the node, and of this side under `client`."""
