@@ -27,11 +27,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 from transis import client
-<<<<<<< HEAD
 from transis.client.attributes import Attached, AttachedToMany
-=======
 from transis.client.blocking_directory import WhoIsWhere
->>>>>>> 82a6e49 (client: the blocking directory has a file of its own; the lock of names follows)
 from transis.client.connection import WINDOW
 from transis.client.contexts import UnenteredBlocking
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
@@ -351,10 +348,6 @@ class Session(WhoIsWhere, Generic[T]):
         return self._session.process
 
     @property
-    def name(self) -> str:
-        return self._session.name
-
-    @property
     def cluster(self) -> str:
         """The name of the node's cluster."""
         return self._session.cluster
@@ -405,17 +398,6 @@ class Session(WhoIsWhere, Generic[T]):
         """Many messages, the `datas`; `to` and `service` as for `send`; `attached` are `keys`, `headers` and `times`."""
         sent = self._session.send_many(to, datas, service, **attached)
         return Receipt(self._thread, self._thread.call(sent, timeout))
-
-    def statistics(self, timeout: float | None = None) -> dict[str, Any]:
-        """Figures of the node, of this session at the node, and of this side under `client`."""
-        return self._thread.call(self._session.statistics(), timeout)
-
-    def about(self, timeout: float | None = None) -> dict[str, str]:
-        """What the node is: its cluster, engine, order, mode, guarantees and build."""
-        return self._thread.call(self._session.about(), timeout)
-
-    def __repr__(self) -> str:
-        return repr(self._session)
 
     def close(self) -> None:
         """Leave all groups and disconnect. What was sent stays sent; open receipts are in doubt. Closing twice is harmless."""

@@ -1,4 +1,4 @@
-"""The directory for threads and scripts: what a blocking session may ask about groups and processes (directory.py)."""
+"""Questions for threads and scripts: what a blocking session may ask its node, about groups and processes too (directory.py)."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class WhoIsWhere:
     _thread: LoopThread
     _session: Session[Any]
 
+    @property
+    def name(self) -> str:
+        """The name of this process on its node; empty without one."""
+        return self._session.name
+
     def groups(self, timeout: float | None = None) -> dict[str, int]:
         """The groups of this node's configuration, by name, and how many members each has."""
         return self._thread.call(self._session.groups(), timeout)
@@ -63,3 +68,14 @@ class WhoIsWhere:
     def watch(self, group: str = "") -> Watch:
         """`for change in session.watch()`: a list, then what changes, of one `group`, or of all groups and names."""
         return Watch(self._thread, self._session.watch(group))
+
+    def statistics(self, timeout: float | None = None) -> dict[str, Any]:
+        """Figures of the node, of this session at the node, and of this side under `client`."""
+        return self._thread.call(self._session.statistics(), timeout)
+
+    def about(self, timeout: float | None = None) -> dict[str, str]:
+        """What the node is: its cluster, engine, order, mode, guarantees and build."""
+        return self._thread.call(self._session.about(), timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._session)
