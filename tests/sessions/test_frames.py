@@ -84,8 +84,8 @@ FROM_CLIENT: list[tuple[Frame, str]] = [
     (Credit(300), "9205 cd012c"),
     (Ask(7, "statistics"), "9306 07 aa73746174697374696373"),
     (Bye(), "9107"),
-    (NamedHello(1, "me", 4096, "x"), "950a 01 a26d65 cd1000 a178"),
-    (Inquire(7, "members", "x", PROCESS, 5), f"960b 07 a76d656d62657273 a178 {PROCESS_BYTES} 05"),
+    (NamedHello(1, "me", 4096, "x"), "950b 01 a26d65 cd1000 a178"),
+    (Inquire(7, "members", "x", PROCESS, 5), f"960c 07 a76d656d62657273 a178 {PROCESS_BYTES} 05"),
     (Follow(), "9108"),
     (
         Checkpoint("x", GroupViewId(VIEW, Place(5, 1)), 7, PROCESS, 9, Place(10, 2), b"d"),

@@ -121,13 +121,13 @@ class Checkpoint(_Layout, frozen=True, tag=9):
     digest: Annotated[bytes, msgspec.Meta(min_length=1, max_length=CHECKPOINT_MAX)]
 
 
-class NamedHello(Hello, frozen=True, tag=10):
+class NamedHello(Hello, frozen=True, tag=11):
     """The first frame of a process with a name. (Others say Hello, so that a node of any release can tell them its version.)"""
 
     name: _Text
 
 
-class Inquire(_Layout, frozen=True, tag=11):
+class Inquire(_Layout, frozen=True, tag=12):
     """A question about groups and processes; the Answer has the same number.
 
     `groups` and `names` behind a name, `members` of a group behind a process, `where` a name or a process is; `changes` in a
