@@ -83,7 +83,7 @@ _OF_RUNS: Final = RanRow.__struct_fields__
 _MAPS: Final = frozenset(field.name for field in OUTCOMES if field.type == _COUNTS)
 
 
-class _RowPlace(NamedTuple):
+class _KeptRow(NamedTuple):
     """Where a row is. If a seed has several, the largest counts."""
 
     ended: bool
@@ -125,18 +125,18 @@ class SweepTable:
             table = self._read(self._path(batch)).take([row for _, row in places])
             yield from map(_row_of, table.to_pylist())
 
-    def _index(self, seeds: range) -> dict[int, _RowPlace]:
-        found: dict[int, _RowPlace] = {}
+    def _index(self, seeds: range) -> dict[int, _KeptRow]:
+        found: dict[int, _KeptRow] = {}
         for batch, key in self._lake.facts(self._lake.state(), dict[int, str]).items():
             for seed, place in self._places(batch, seeds) if key == self.key and self._path(batch).exists() else ():
                 found[seed] = max(place, found.get(seed, place))
         return found
 
-    def _places(self, batch: int, seeds: range) -> Iterator[tuple[int, _RowPlace]]:
+    def _places(self, batch: int, seeds: range) -> Iterator[tuple[int, _KeptRow]]:
         columns = _read_columns(self._path(batch), ["build", "configuration", "seed", "outcome", "timeout_s"]).to_pydict()
         for row, (build, configuration, seed, outcome, timeout_s) in enumerate(zip(*columns.values(), strict=True)):
             if (build, configuration) == (self.build, self.configuration) and seed in seeds:
-                yield seed, _RowPlace(outcome == RAN, batch, row, outcome, timeout_s)
+                yield seed, _KeptRow(outcome == RAN, batch, row, outcome, timeout_s)
 
     def _path(self, batch: int) -> Path:
         return self._lake.batch_path(TABLE, batch)
@@ -168,7 +168,7 @@ class SweepTable:
         return len(list(self.failed.glob("seed-*")))
 
 
-def _is_settled(found: _RowPlace | None, timeout_s: int) -> bool:
+def _is_settled(found: _KeptRow | None, timeout_s: int) -> bool:
     if found is None or found.outcome == CRASHED:
         return False
     return found.outcome != TIMED_OUT or found.timeout_s >= timeout_s
