@@ -107,6 +107,7 @@ GROUP_ORDER: Final = Property(
         "messages": "{process} got messages of place {place} of ring {ring_number} behind something of a later place",
         "view": "{process} got {view} of {group} behind something of a later place",
     },
+    promised_in=frozenset({"evs", "transis"}),
     reads=Reads.GROUPS,
     check=check_group_order,
     sql=ORDER_SQL,
