@@ -12,8 +12,7 @@
 4. A call that gives up (a timeout, Ctrl-C) waits for the end of its coroutine: it raises if nothing was done, else it returns.
 5. A call in a thread with a running event loop is refused: it would stop that loop. (So it is in notebooks, where `async with`
    works at the top level.)
-6. No call waits forever for a loop that cannot run it: stopping the loop ends the calls that wait, and a call from the loop's own
-   thread is refused.
+6. No call waits forever for a loop that cannot run it: stopping it ends what waits, and a call from its own thread is refused.
 """
 
 from __future__ import annotations
@@ -351,6 +350,11 @@ class Session(WhoIsWhere, Generic[T]):
     def cluster(self) -> str:
         """The name of the node's cluster."""
         return self._session.cluster
+
+    @property
+    def held(self) -> str:
+        """Why nothing is sent or delivered here, as in `transis.Session`; empty if there is a quorum, or it is not needed."""
+        return self._session.held
 
     @property
     def closed(self) -> bool:

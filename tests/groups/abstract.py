@@ -104,9 +104,9 @@ class Daemon:
             match output:
                 case ControlMessage():
                     self.outbox.append(output)
-                case Settled(view):
+                case Settled(view, held):
                     assert view == self.layer.current
-                    self.open = True
+                    self.open = not held
                 case GroupViewInstalled(view, processes):
                     for process in processes:
                         self.streams[process].append(view)

@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.groups.abstract import Order, Survivors
-from transis.groups.messages import QuorumLists, decode_control, encode_control
-from transis.groups.quorum import NO_LIST, QuorumList, fit, judge
+from tests.groups.streams import Seen
+from tests.groups.streams import judge as judge_history
+from transis.groups.messages import QuorumLists, WaitingQuorumLists, decode_control, encode_control
+from transis.groups.quorum import NO_LIST, QuorumList, fit, judge, lacking
 from transis.types.errors import Rejection
-from transis.types.ids import NodeId
-from transis.types.views import GroupView
+from transis.types.ids import NodeId, Service
+from transis.types.views import Address, GroupView, group_id
+from transis.wire.items import encode_address
 
 EVERYTHING = 1 << 30
 
@@ -118,6 +121,89 @@ def test_a_corrected_list_is_forgotten_when_its_node_comes_back() -> None:
     assert primary(order) == "ab"
 
 
+# --- only a primary component goes on ---------------------------------------------------------------------------------
+
+WAITING = QuorumList.of("abc", holds=True)
+
+
+def held(order: Order) -> str:
+    """Whose applications wait for a quorum."""
+    return "".join(name for name in sorted(order.daemons) if not order.daemons[name].open)
+
+
+def messages(order: Order, name: str) -> int:
+    return sum(isinstance(event, Seen) for event in order.daemons[name].streams[1])
+
+
+def test_without_a_quorum_nothing_is_sent() -> None:
+    order = order_of(a=WAITING, b=WAITING, c=WAITING)
+    assert held(order) == "abc"
+    assert order.daemons["a"].send(1, "red") is None
+    meet(order, "abc")
+    assert held(order) == ""
+    cut(order, "ab", "c")
+    assert held(order) == "c"
+    assert order.daemons["a"].send(1, "red") is not None
+    assert order.daemons["c"].send(1, "red") is None
+    verdict = order.daemons["c"].layer.verdict()
+    assert verdict.held == verdict.lacks == "no quorum: 2 of 3 nodes are needed, c here, a b missing"
+    assert judge_history(order.history()) == []
+
+
+def test_what_was_sent_with_a_quorum_still_comes_in_the_transitional_view_and_nothing_after_it() -> None:
+    order = order_of(a=WAITING, b=WAITING, c=WAITING)
+    meet(order, "abc")
+    order.daemons["c"].send(1, "red")
+    order.reconfigure([Survivors([order.daemons["c"]], 0, EVERYTHING)])
+    order.settle()
+    kinds = [event.kind.name if isinstance(event, GroupView) else "message" for event in order.daemons["c"].streams[1][-3:]]
+    assert kinds == ["TRANSITIONAL", "message", "REGULAR"]
+    assert last(order, "c").primary is False
+    assert held(order) == "c"
+    assert judge_history(order.history()) == []
+
+
+@pytest.mark.parametrize("service", [Service.BASIC, Service.CAUSAL, Service.AGREED, Service.SAFE])
+def test_a_message_that_a_member_sends_all_the_same_reaches_nobody(service: Service) -> None:
+    order = order_of(a=WAITING, b=WAITING, c=WAITING)
+    daemon = order.daemons["c"]
+    daemon.append(1, encode_address(Address((group_id("red"),))), service, b"forged")
+    order.settle()
+    assert messages(order, "c") == 0
+    assert daemon.layer.rejections["no quorum"] == 1
+
+
+def test_if_one_member_stops_without_a_quorum_all_do_and_say_who_would_go_on() -> None:
+    """Otherwise a message of who goes on would reach some members of a view and not others."""
+    order = order_of(a=WAITING, b=ABC, c=ABC, d=ABC)
+    meet(order, "abcd")
+    mixed = "wait or raise at a; continue at b c d"
+    assert {order.daemons[name].layer.verdict().mixed for name in "abcd"} == {mixed}
+    assert primary(order) == "abcd"
+    cut(order, "cd", "ab")
+    assert primary(order) == "ab"
+    assert held(order) == "cd"
+    cut(order, "c", "d")
+    assert held(order) == "cd"
+    meet(order, "cd")
+    assert [last(order, name).primary for name in "cd"] == [False, False]
+    assert held(order) == ""
+
+
+def test_a_sentence_does_not_name_hundreds_of_nodes() -> None:
+    names = [f"n{number:03}" for number in range(200)]
+    lists = [QuorumList.of(names)]
+    sentence = lacking(lists, (NodeId("n000", 1, 1),))
+    assert sentence.startswith("no quorum: 101 of 200 nodes are needed, n000 here, n001 n002")
+    assert sentence.endswith("n016 and 183 more missing")
+
+
+def test_while_a_list_is_changed_the_sentence_has_both() -> None:
+    nodes = (NodeId("c", 1, 1),)
+    sentence = "no quorum: 2 of 3 nodes are needed, c here, a b missing; no quorum: 2 of 3 nodes are needed, c here, d e missing"
+    assert lacking([QuorumList.of("cde", "abc")], nodes) == sentence
+
+
 NODES = [NodeId(name, 1, number) for number, name in enumerate("abcdef")]
 old, new = (st.sets(st.sampled_from("abcdef"), min_size=1) for _ in range(2))
 
@@ -141,6 +227,9 @@ def test_lists_fit_only_if_there_is_one(lists: tuple[str, ...]) -> None:
 
 
 def test_lists_of_a_peer_are_checked() -> None:
+    waiting = WaitingQuorumLists(4, NODES[0], ("a",), (), ())
+    assert type(decode_control(encode_control(waiting))) is WaitingQuorumLists
+    assert isinstance(decode_control(encode_control(WaitingQuorumLists(4, NodeId("", 0, 0), ("a",), (), ()))), Rejection)
     good = QuorumLists(4, NODES[0], ("a",), (), ())
     assert decode_control(encode_control(good)) == good
     unfit = QuorumLists(4, NodeId("", 0, 0), ("a",), (), ())

@@ -111,6 +111,8 @@ WRONG_FILES: Final = (
     '[node]\nname = "a\\nb"',
     f'[node]\ninfo = "{"x" * 257}"',
     '[node]\nquorum = ["a", "a"]',
+    '[node]\nwithout_quorum = "wait"',
+    '[node]\nquorum = ["a"]\nwithout_quorum = "stop"',
     "[node]\ndatagram = 1",
     '[node]\norder = "toto"',
     '[node]\nmode = "transis"',

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from tests.real.listeners import Listener, Traffic
+import pytest
+
+from tests.real.listeners import Listener, Traffic, payload
 from tests.real.notes import Heard
 from tests.real.site import LAN, LOOPBACK, MESH, Site, Way, on, tell
 from tests.real.test_faults import progress
 from transis.client import View
+from transis.types.errors import NoQuorum
 
 FOUR = ("ann", "bob", "cid", "dan")
 FIVE = (*FOUR, "eve")
@@ -67,6 +71,44 @@ def test_a_lan_that_parts_again_and_again(tmp_path: Path, engine: str) -> None:
         await site.finish()
 
     tell(tmp_path, story, engine, LAN, FOUR)
+
+
+@on(LOOPBACK, LAN)
+def test_without_a_quorum_nothing_is_sent_or_delivered(tmp_path: Path, engine: str, way: Way) -> None:
+    """One side goes on, the other raises or waits by its node's settings; afterwards what waited goes to all."""
+
+    async def story(site: Site) -> None:
+        for label in FIVE:
+            how = "raise" if label == "ann" else "wait"
+            await site.start(label, settings={"node": {"quorum": list(FIVE), "without_quorum": how}})
+        await site.together(*FIVE)
+        everybody = await resident_of_each(site, *FIVE)
+        await site.meet(*everybody)
+        await site.part("ann", "eve")
+        await site.together("ann", "eve")
+        await site.together("bob", "cid", "dan")
+        ann, eve, many = everybody[0], everybody[4], everybody[1:4]
+        await site.meet(ann, eve)
+        await site.meet(*many)
+        assert [bool(one.session.held) for one in everybody] == [True, False, False, False, True]
+        lacks = "no quorum: 3 of 5 nodes are needed, ann eve here, bob cid dan missing"
+        status = (await site.daemons["eve"].ask("status"))["view"]
+        assert (status["primary"], status["lacks"], status["held"]) == (False, lacks, True)
+        with pytest.raises(NoQuorum, match=lacks):
+            await ann.say(payload(1, 100))
+        waiting = asyncio.ensure_future(eve.say(payload(2, 100)))
+        for one in many:
+            await one.chat(2)
+        assert not waiting.done()
+        await site.mend()
+        await site.together(*FIVE)
+        await site.meet(*everybody)
+        assert (await (await waiting)).phase == "regular"
+        for one in everybody:
+            await one.chat(1)
+        await site.finish("group_primary")
+
+    tell(tmp_path, story, engine, way, FIVE)
 
 
 @on(LOOPBACK, LAN)

@@ -41,6 +41,7 @@ from transis.sessions.frames import (
     Send,
     Stream,
     Welcome,
+    WithoutQuorum,
     cost,
     decode_value,
     encode_frame,
@@ -116,6 +117,7 @@ FROM_NODE: list[tuple[Frame, str]] = [
     (Answer(7, b"v", ""), "9429 07 c40176 a0"),
     (Goodbye("why"), "922a a3776879"),
     (Credit(300), "9205 cd012c"),
+    (WithoutQuorum("why", raises=True), "932f a3776879 c3"),
     (
         Configured(CONFIGURATION),
         f"922b 96 {VIEW_BYTES}{REGULAR_BYTES} 9194{NODE}a3613a31{REGULAR_BYTES}c400 {CAUSE_BYTES} 4d a3657673",

@@ -283,6 +283,12 @@ def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
         ('[node]\ncluster = "a/b"', "node.cluster", "must not be a path"),
         ('[node]\nquorum = ["a", "a"]', "node.quorum", "twice"),
         ('[node]\nquorum_before = ["a"]', "node.quorum_before", "set quorum too"),
+        ('[node]\nwithout_quorum = "wait"', "node.without_quorum", "set quorum too"),
+        (
+            '[node]\nquorum = ["a"]\nwithout_quorum = "raise"\nengine = "lansis"\nmode = "transis"',
+            "node.without_quorum",
+            "use the mode evs",
+        ),
         (
             '[network]\ninterface = "192.0.2.0/24"',
             "security.key_file",

@@ -190,7 +190,8 @@ def _node(found: Values) -> str:
 
 
 def _not_primary(view: Values) -> Text:
-    return Text(f"no: {view['doubt'] or 'others may have the majority'}", style="bold yellow")
+    held = "; nothing is sent or delivered" if view["held"] else ""
+    return Text(f"no: {view['lacks']}{held}", style="bold yellow")
 
 
 def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:

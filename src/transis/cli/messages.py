@@ -34,6 +34,7 @@ from transis.types.errors import (
     ConnectError,
     InDoubt,
     MessageTooLarge,
+    NoQuorum,
     SendRefused,
     SessionLost,
     TransisError,
@@ -208,7 +209,7 @@ class SendReport:
                     await self._settle()
             while self._open and self._wait:
                 await self._settle()
-        except SessionLost as error:
+        except (SessionLost, NoQuorum) as error:
             self._why = self._why or str(error)
 
     async def _settle(self) -> None:

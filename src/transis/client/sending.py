@@ -8,11 +8,13 @@
    for itself.
 4. Counters are dense and grow with every accepted message. A receipt is therefore a range of them, and the open receipts are
    sorted by range: finding one is a binary search, settling the oldest a single step.
-5. The node reports each message exactly once, as delivered or as refused. Anything else is a protocol error, and the caller ends
+5. While the node waits for a quorum nothing is accepted: callers wait in line, or get NoQuorum if the node's settings say so.
+   What was accepted before waits at the node, and is sent first when there is a quorum.
+6. The node reports each message exactly once, as delivered or as refused. Anything else is a protocol error, and the caller ends
    the session.
-6. A receipt that nobody awaits costs nothing and warns about nothing.
-7. A receipt knows in which configurations its messages were delivered: one, unless the view changed between them.
-8. What leaves in one frame has one time: that of its first message, in whole milliseconds. Frames of one millisecond can then
+7. A receipt that nobody awaits costs nothing and warns about nothing.
+8. A receipt knows in which configurations its messages were delivered: one, unless the view changed between them.
+9. What leaves in one frame has one time: that of its first message, in whole milliseconds. Frames of one millisecond can then
    share a header behind the node, so that many small ones cost little.
 """
 
@@ -25,7 +27,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from transis.process.fork import is_inherited, stays_here
 from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
-from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, TransisError, UsageError
+from transis.types.errors import InDoubt, MessageTooLarge, NoQuorum, SendRefused, TransisError, UsageError
 from transis.types.ids import MessageId, PhaseName, ProcessId, Service, ViewId
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
@@ -338,13 +340,20 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 
 
 class SendBuffer:
-    """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
+    """What waits for the next flush.
+
+    `credit` is what the node still lets us send, `accepted` the counter of the last message, `held` what is missing for a quorum.
+    """
 
     def __init__(self, transmit: Transmit, wall_us: Callable[[], int], home: asyncio.AbstractEventLoop | None = None) -> None:
         self.credit: int = 0
         self.accepted: int = 0
         self.home = home
         """The only loop in which anything is sent."""
+        self.held: str = ""
+        self._raises = False
+        self._may_go_on = asyncio.Event()
+        self._may_go_on.set()
         self._transmit = transmit
         self._wall_us = wall_us
         self._failure: Callable[[], TransisError] | None = None
@@ -361,16 +370,18 @@ class SendBuffer:
     # --- credit -----------------------------------------------------------------------------------------------------
 
     def may_accept(self) -> bool:
-        """Whether a message would be accepted at once: there is credit, and nobody asked earlier."""
-        return self.credit > 0 and not self._queued and self._failure is None
+        """Whether a message would be accepted at once: there is credit, nobody asked earlier, and a quorum is not missing."""
+        return self.credit > 0 and not self._queued and not self.held and self._failure is None
 
     async def accept_in_turn(self, accept: Callable[[int], None], portions: int) -> None:
         """Wait in line, then call `accept(n)` for each portion as credit allows; other senders wait until the last one."""
+        self._require_quorum()
         self._queued += 1
         try:
             async with self._turn:
                 for number in range(portions):
-                    while self.credit <= 0 and self._failure is None:
+                    while (self.credit <= 0 or self.held) and self._failure is None:
+                        self._require_quorum()
                         await self._wait_for_credit()
                     if self._failure is not None:
                         raise self._failure()
@@ -378,8 +389,25 @@ class SendBuffer:
         finally:
             self._queued -= 1
 
+    def _require_quorum(self) -> None:
+        if self.held and self._raises and self._failure is None:
+            raise NoQuorum(self.held)
+
+    def quorum(self, missing: str, *, raises: bool) -> None:
+        """What is missing for a quorum from here on, nothing if there is one, and whether senders are to raise NoQuorum."""
+        self.held, self._raises = missing, raises
+        if missing:
+            self._may_go_on.clear()
+        else:
+            self._may_go_on.set()
+        self._wake()
+
+    async def until_quorum(self) -> None:
+        """Wait until nothing is missing for a quorum, or the session is over."""
+        await self._may_go_on.wait()
+
     async def _wait_for_credit(self) -> None:
-        assert self._arrival is None, "only the sender at the head of the line waits for credit"
+        assert self._arrival is None, "only the sender at the head of the line waits for credit or a quorum"
         self._arrival = asyncio.get_running_loop().create_future()
         try:
             await self._arrival
@@ -396,6 +424,7 @@ class SendBuffer:
         self._failure = failure
         self._frames.clear()
         self._run, self._run_key = [], None
+        self._may_go_on.set()
         self._wake()
 
     def _wake(self) -> None:

@@ -60,11 +60,21 @@ from transis.sessions.frames import (
     NotSent,
     Stream,
     Welcome,
+    WithoutQuorum,
     cost,
     decode_value,
     payload_cost,
 )
-from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
+from transis.types.errors import (
+    ConnectError,
+    JoinRefused,
+    NoQuorum,
+    Rejection,
+    SessionLost,
+    SlowConsumer,
+    TransisError,
+    UsageError,
+)
 from transis.types.ids import ProcessId, Service
 from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, PrivateName, private_name, require_group_name
 from transis.wire.items import attributed_address
@@ -191,6 +201,11 @@ class Session(Generic[T]):
         return self._failure is not None
 
     @property
+    def held(self) -> str:
+        """Why nothing is sent or delivered here: what is missing for a quorum. Empty if nothing is, or the cluster goes on."""
+        return self._out.held
+
+    @property
     def process(self) -> ProcessId:
         """This process as others see it: a member of views, a sender of messages, an address for private messages."""
         assert self._process is not None, "a session is made by connect"
@@ -312,8 +327,13 @@ class Session(Generic[T]):
         return next(self._numbers) * ATTEMPTS
 
     async def _say(self, address: bytes, payload: bytes) -> Receipt:
-        self._require_open()
-        return await self._sending.send(address, payload, Service.AGREED)
+        """Without a quorum this waits, whatever `send` does: a transfer goes on when there is one."""
+        while True:
+            self._require_open()
+            try:
+                return await self._sending.send(address, payload, Service.AGREED)
+            except NoQuorum:
+                await self._out.until_quorum()
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -494,6 +514,7 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Joined: lambda session, joined: session._memberships.joined(joined.name),
     NotJoined: lambda session, refused: session._memberships.not_joined(refused.name, refused.why),
     NotSent: Session._not_sent,
+    WithoutQuorum: lambda session, frame: session._out.quorum(frame.why, raises=frame.raises),
     Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }

@@ -95,13 +95,16 @@ class Reports(Observer):
         view = self.view
         if view is None:
             return None
+        verdict = self._driver.node.verdict()
         seconds = (boottime_us() - self._view_us) // 1_000_000
         since = datetime.fromtimestamp(datetime.now(UTC).timestamp() - seconds, UTC).isoformat(timespec="seconds")
         return {
             "id": str(view.id),
             "members": [str(node) for node in view.nodes],
             "primary": self.primary,
-            "doubt": self._driver.node.verdict().doubt,
+            "doubt": verdict.doubt,
+            "lacks": verdict.lacks,
+            "held": bool(verdict.held),
             "cause": str(view.cause),
             "since": since,
             "since_s": seconds,
@@ -166,8 +169,11 @@ class Reports(Observer):
             found.append(f"links are cut on purpose: {' '.join(severed)}")
         if refused := self._strangers.lately(boottime_us()):
             found.append(f"refused as members, because engine, order, mode, datagram or version differs: {' '.join(refused)}")
-        if self.primary is False:
-            found.append(self._driver.node.verdict().doubt or "this side has no majority of the quorum")
+        verdict = self._driver.node.verdict()
+        if verdict.lacks:
+            found.append(verdict.lacks + ("; until then nothing is sent or delivered" if verdict.held else ""))
+        if verdict.mixed:
+            found.append(f"node.without_quorum differs: {verdict.mixed}")
         if str(figures.get("trace", "recording")) != "recording":
             found.append(f"traces are not recorded: {figures['trace']}")
         if str(figures.get("flight", "recording")) != "recording":

@@ -35,6 +35,9 @@ SHOWN_NOTES: Final = {
     "what {dropped} sent, and other members may do the opposite; some member breaks the protocol",
     "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
     "quorum lists differ": "{why}: no view is primary before they agree (docs/operating.md, The quorum)",
+    "without_quorum differs": "node.without_quorum differs: {why}: without a quorum these nodes all stop while they are together",
+    "quorum is missing": "{why}: nothing that applications send is sent or delivered before there is a quorum",
+    "quorum is back": "there is a quorum again: applications go on",
     "rejected": "a datagram was rejected ({field}): {why}; more of this kind are counted and logged once a minute",
 }
 """Notes that an operator should read, as warnings."""

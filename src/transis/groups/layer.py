@@ -99,9 +99,11 @@ class ControlMessage(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The exchange of this configuration is over, if it needed one: its application lane may be opened."""
+    """The exchange of this configuration is over, if it needed one: its application lane may be opened, unless a quorum is needed
+    first. Then `held` says what is missing."""
 
     view: ViewId
+    held: str = ""
 
 
 LayerOutput = GroupOutput | Configure | ControlMessage | Settled
@@ -132,7 +134,8 @@ def _never_exchanged(view: View) -> bool:
 
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
-    round that is under way, `_waiting` what came during the round.
+    round that is under way, `_waiting` what came during the round. `_held` says what the last regular configuration that is
+    settled lacks, if nothing goes on in it.
     """
 
     def __init__(
@@ -149,6 +152,7 @@ class GroupLayer:
         self.rejections: Counter[str] = Counter()
         self._handed = 0
         self._lists = KnownLists(me, quorum)
+        self._held = ""
         self._identify = identify
         self._router = Router(me)
         self._local = LocalProcesses(self._router, identify)
@@ -241,10 +245,11 @@ class GroupLayer:
             self._out.extend(ControlMessage(part, view.id) for part in announce_names(self.table.names, self.me, view.id))
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
             return
+        self._held = self._lists.judge(view.nodes).held
         for group in self.table.in_order():
             self._dismiss(group, group.members, "left")
         yield from self._install_due(self.table.in_order(), AT_CONFIGURATION, self._because(view).cause)
-        self._out.append(Settled(view.id))
+        self._out.append(Settled(view.id, self._held))
 
     def delivered(self, run: Delivered) -> None:
         """A run at its place, or a basic one before it."""
@@ -385,6 +390,7 @@ class GroupLayer:
         assert self._view is not None
         before, self._exchange = self.table, None
         self._lists.complete(self._view.nodes)
+        self._held = self._lists.judge(self._view.nodes).held
         merged = exchange.merge()
         self.table = merged.table
         self.changes.merged()
@@ -398,7 +404,7 @@ class GroupLayer:
             self._dismiss_from_old(group)
         yield from self._install_due(self.table.in_order(), place, self._because(self._view).cause)
         if self._transitional is None:
-            self._out.append(Settled(self._view.id))
+            self._out.append(Settled(self._view.id, self._held))
         else:
             yield from self._lose(place)
         for run in self._waiting.take_basics():
@@ -476,7 +482,7 @@ class GroupLayer:
 
     def _because(self, view: View) -> _Because:
         """Why the configuration's group views exist, and whether they are primary: if lists differ, the cause says so."""
-        primary, doubt = self._judged(view)
+        primary, doubt, *_ = self._judged(view)
         told = view.cause._replace(what=f"{view.cause.what}; {doubt}") if doubt else view.cause
         return _Because(GroupCause("configuration", None, told), primary)
 
@@ -525,6 +531,10 @@ class GroupLayer:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _route(self, run: Delivered) -> None:
+        """Nobody sends in a configuration that waits for a quorum, as the lanes are shut; what comes all the same is dropped."""
+        if self._held:
+            self._reject(Rejection("no quorum", "a message for applications in a configuration without a quorum"))
+            return
         recipients = self._router.recipients(run.address, self.table)
         if isinstance(recipients, Rejection):
             self._reject(recipients)

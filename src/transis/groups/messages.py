@@ -136,8 +136,12 @@ class ProcessNames(ControlLayout, frozen=True, tag=7):
         return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
 
 
+class WaitingQuorumLists(QuorumLists, frozen=True, tag=8):
+    """The same from a daemon whose applications wait for a quorum."""
+
+
 Request = JoinRequest | LeaveRequest | DisconnectRequest | NameRequest
-Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement | QuorumLists | NameRequest | ProcessNames
+Control = Request | Announcement | QuorumLists | WaitingQuorumLists | ProcessNames
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Control)

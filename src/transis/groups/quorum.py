@@ -8,6 +8,9 @@
    nodes that still have the list before, and nodes that have only the new one; together they need both majorities too. So two
    components that are primary in one step share a node: first the list before agrees, then the new one.
 4. What is remembered is the same at all members that come from one configuration, as all heard the same.
+5. Members say, too, whether applications go on without a quorum. If one of the last configuration that exchanged lists does not,
+   none of its members does: they must all stop or none, or messages would reach some and not others. That settings differ here is
+   told, but does not keep a view from being primary, as it puts no majority in two places.
 """
 
 from __future__ import annotations
@@ -15,30 +18,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from transis.groups.messages import KNOWN_LISTS_MAX, KnownList, QuorumLists
+from transis.groups.messages import KNOWN_LISTS_MAX, KnownList, QuorumLists, WaitingQuorumLists
 from transis.types.ids import NodeId, ViewId
 from transis.types.views import is_primary
 
 
 class QuorumList(NamedTuple):
-    """The list of a node's settings, and the one before it while it is being changed; sorted."""
+    """The list of a node's settings, and the one before it while it is being changed; sorted.
+
+    `holds`: without a quorum, applications send and receive nothing.
+    """
 
     names: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    holds: bool = False
 
     @classmethod
-    def of(cls, names: Iterable[str], before: Iterable[str] = ()) -> QuorumList:
-        return cls(tuple(sorted(names)), tuple(sorted(before)))
+    def of(cls, names: Iterable[str], before: Iterable[str] = (), *, holds: bool = False) -> QuorumList:
+        return cls(tuple(sorted(names)), tuple(sorted(before)), holds)
 
 
 NO_LIST: Final = QuorumList()
 
+SHOWN_NAMES_MAX: Final = 16
+"""Names of a list that a sentence has."""
+
 
 class Verdict(NamedTuple):
-    """`primary` is None if nobody has a list; `doubt` says how lists differ, if they do."""
+    """`primary` is None if nobody has a list; `doubt` says how lists differ, if they do, and `lacks` how many nodes are needed,
+    who of them is here, and who is missing, if the view is not primary. `mixed` says who goes on without a quorum and who does
+    not, if not all are alike, and `holds` whether nothing goes on without one."""
 
     primary: bool | None
     doubt: str = ""
+    lacks: str = ""
+    mixed: str = ""
+    holds: bool = False
+
+    @property
+    def held(self) -> str:
+        """Why applications send and receive nothing; empty if they do."""
+        return self.lacks if self.holds else ""
 
 
 def fit(lists: Iterable[QuorumList]) -> bool:
@@ -50,8 +70,25 @@ def fit(lists: Iterable[QuorumList]) -> bool:
 
 def judge(lists: Iterable[QuorumList], nodes: tuple[NodeId, ...]) -> bool | None:
     """Whether these nodes are primary by these lists, which fit."""
-    wanted = sorted({names for one in lists for names in (one.names, one.before) if names})
+    wanted = _wanted(lists)
     return all(is_primary(frozenset(names), nodes) for names in wanted) if wanted else None
+
+
+def _wanted(lists: Iterable[QuorumList]) -> list[tuple[str, ...]]:
+    """The lists that a majority is needed of."""
+    return sorted({names for one in lists for names in (one.names, one.before) if names})
+
+
+def lacking(lists: Iterable[QuorumList], nodes: tuple[NodeId, ...]) -> str:
+    """What these nodes lack to be primary."""
+    present = {node.name for node in nodes}
+    return "; ".join(_lacking(names, present) for names in _wanted(lists) if not is_primary(frozenset(names), nodes))
+
+
+def _lacking(names: tuple[str, ...], present: set[str]) -> str:
+    here, missing = ([name for name in names if (name in present) is wanted] for wanted in (True, False))
+    needed = f"no quorum: {len(names) // 2 + 1} of {len(names)} nodes are needed"
+    return f"{needed}, {shown_names(here) or 'none'} here, {shown_names(missing)} missing"
 
 
 class KnownLists:
@@ -70,8 +107,9 @@ class KnownLists:
         """What to say in a new configuration; nothing without a list."""
         if self._own == NO_LIST and not self._strange:
             return None
-        known = tuple(KnownList(name, life, *one) for name, (life, one) in sorted(self._strange.items()))
-        return QuorumLists(view.seq, view.rep, self._own.names, self._own.before, known)
+        known = tuple(KnownList(name, life, one.names, one.before) for name, (life, one) in sorted(self._strange.items()))
+        kind = WaitingQuorumLists if self._own.holds else QuorumLists
+        return kind(view.seq, view.rep, self._own.names, self._own.before, known)
 
     def begin(self) -> None:
         self._heard = {}
@@ -82,7 +120,7 @@ class KnownLists:
     def complete(self, nodes: Sequence[NodeId]) -> None:
         """All have spoken; who said nothing has no list."""
         heard = {node: self._heard[node] for node in nodes if node in self._heard}
-        self._members = {node: QuorumList(heard[node].names, heard[node].before) if node in heard else NO_LIST for node in nodes}
+        self._members = {node: _said(heard[node]) if node in heard else NO_LIST for node in nodes}
         strange = _latest(one for said in heard.values() for one in said.known)
         present = {node.name for node in nodes}
         self._strange = {name: one for name, one in strange.items() if name not in present}
@@ -96,12 +134,17 @@ class KnownLists:
 
     def judge(self, nodes: tuple[NodeId, ...]) -> Verdict:
         """Of members whose lists are known; with one whose list is not, none is primary."""
-        primary = judge(self._all(nodes), nodes)
+        lists = self._all(nodes)
+        primary = judge(lists, nodes)
         if primary is None:
             return Verdict(None)
+        mixed, holds = self._mixed(), any(one.holds for one in self._members.values())
         if any(node not in self._members for node in nodes):
-            return Verdict(False)
-        return Verdict(False, self._told(nodes)) if self._differ() else Verdict(primary)
+            return Verdict(False, "", "no quorum: not all nodes have told their quorum lists", mixed, holds)
+        if self._differ():
+            doubt = self._told(nodes)
+            return Verdict(False, doubt, doubt, mixed, holds)
+        return Verdict(primary, "", lacking(lists, nodes), mixed, holds)
 
     def _differ(self) -> bool:
         return not fit(self._all(tuple(self._members)))
@@ -114,11 +157,22 @@ class KnownLists:
         """The lists, each with its nodes."""
         owners: dict[QuorumList, set[str]] = {}
         for node in nodes:
-            owners.setdefault(self._members.get(node, NO_LIST), set()).add(node.name)
+            owners.setdefault(self._members.get(node, NO_LIST)._replace(holds=False), set()).add(node.name)
         for name, (_, one) in self._strange.items():
-            owners.setdefault(one, set()).add(name)
+            owners.setdefault(one._replace(holds=False), set()).add(name)
         parts = [f"{_words(one)} at {' '.join(sorted(names))}" for one, names in sorted(owners.items())]
         return f"quorum lists differ: {'; '.join(parts)}"
+
+    def _mixed(self) -> str:
+        """Who stops without a quorum, and who would go on by its own settings."""
+        stop, go_on = (
+            [node.name for node, one in sorted(self._members.items()) if one.holds is holds] for holds in (True, False)
+        )
+        return f"wait or raise at {shown_names(stop)}; continue at {shown_names(go_on)}" if stop and go_on else ""
+
+
+def _said(lists: QuorumLists) -> QuorumList:
+    return QuorumList(lists.names, lists.before, isinstance(lists, WaitingQuorumLists))
 
 
 def _latest(known: Iterable[KnownList]) -> dict[str, tuple[int, QuorumList]]:
@@ -128,6 +182,12 @@ def _latest(known: Iterable[KnownList]) -> dict[str, tuple[int, QuorumList]]:
         entry = (one.life, QuorumList(one.names, one.before))
         found[one.node] = max(found.get(one.node, entry), entry)
     return found
+
+
+def shown_names(names: list[str]) -> str:
+    """A few of them: who has hundreds of nodes does not read the rest."""
+    more = len(names) - SHOWN_NAMES_MAX
+    return " ".join(names[:SHOWN_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _words(one: QuorumList) -> str:

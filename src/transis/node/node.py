@@ -32,6 +32,7 @@ from transis.types.outputs import (
     Configure,
     Deliver,
     Delivered,
+    Held,
     Lane,
     NodeOutput,
     Note,
@@ -66,6 +67,7 @@ class Node:
 
     1. What the engine hands out passes through the groups in order, and their outputs follow what caused them.
     2. A configuration's application lane is opened when the groups are settled in it, and never once that configuration is over.
+       In one that waits for a quorum it stays shut: what was taken waits, in order, for the next configuration that has one.
     3. Work on thousands of groups is done in slices. What the engine delivers meanwhile waits, in order; what it sends does not.
     4. The groups' own messages travel on the control lane. Observers and sessions see neither them nor their ids. An announcement
        whose configuration ended is dropped here or refused by the engine; the groups make a new one.
@@ -102,13 +104,15 @@ class Node:
         self._control: deque[ControlMessage] = deque()
         self._control_counter = 0
         self._to_open: ViewId | None = None
+        self._held = ""
         self._out: list[NodeOutput] = []
 
     def _make_groups(self, slice_groups: int) -> GroupLayer:
         """As many basic messages may wait for an exchange as flow control lets others send before this node is there."""
         window = self._config.window
         waiting_bytes = max(WAITING_BYTES_MAX, (window.gap_max + window.window) * self._config.datagram)
-        lists = QuorumList.of(self._config.quorum, self._config.quorum_before)
+        config = self._config
+        lists = QuorumList.of(config.quorum, config.quorum_before, holds=config.without_quorum != "continue")
         return GroupLayer(self.id, lists, slice_groups=slice_groups, waiting_bytes=waiting_bytes)
 
     # --- for the driver ---------------------------------------------------------------------------------------------
@@ -359,14 +363,24 @@ class Node:
             if isinstance(output, ControlMessage):
                 self._control.append(output)
             elif isinstance(output, Settled):
-                self._to_open = output.view
+                self._settled(output)
                 self._tell_doubt(groups)
             else:
                 self._out.append(output)
 
+    def _settled(self, settled: Settled) -> None:
+        self._to_open = None if settled.held else settled.view
+        if settled.held != self._held:
+            self._held = settled.held
+            self._out.append(Held(settled.held))
+            self._out.append(Note("quorum is missing", (("why", settled.held),)) if settled.held else Note("quorum is back"))
+
     def _tell_doubt(self, groups: GroupLayer) -> None:
-        if (verdict := groups.verdict()).doubt:
+        verdict = groups.verdict()
+        if verdict.doubt:
             self._out.append(Note("quorum lists differ", (("why", verdict.doubt),)))
+        if verdict.mixed:
+            self._out.append(Note("without_quorum differs", (("why", verdict.mixed),)))
 
     def _open(self, groups: GroupLayer) -> bool:
         """Open the application lane if the groups are settled. Several configurations may have passed in one turn; only the last
@@ -435,6 +449,10 @@ class Node:
         """Where a node of the configuration is reached; None if it is in no configuration with this one."""
         view = self._layer.configuration
         return None if view is None else next((member.address for member in view.members if member.node == node), None)
+
+    @property
+    def raises_without_quorum(self) -> bool:
+        return self._config.without_quorum == "raise"
 
     def verdict(self) -> Verdict:
         """Whether the configuration in force is primary, and how quorum lists differ if they do."""

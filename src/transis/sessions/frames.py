@@ -235,6 +235,14 @@ class Configured(_Layout, frozen=True, tag=43):
     view: View
 
 
+class WithoutQuorum(_Layout, frozen=True, tag=47):
+    """What this client sends waits at the node from here on, for want of a quorum; `why` says how many nodes are needed, who is
+    here and who is missing. Empty: it is sent again. `raises`: the client should say so at once, instead of waiting too."""
+
+    why: str
+    raises: bool
+
+
 # --- answers about groups and processes -------------------------------------------------------------------------------------
 
 
@@ -275,7 +283,21 @@ class Changes(NamedTuple):
 
 ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint | NamedHello | Inquire
 StreamFrame = Stream | Changed | Left | Configured
-NodeFrame = Welcome | Joined | NotJoined | Stream | Changed | Left | Done | NotSent | Answer | Goodbye | Credit | Configured
+NodeFrame = (
+    Welcome
+    | Joined
+    | NotJoined
+    | Stream
+    | Changed
+    | Left
+    | Done
+    | NotSent
+    | Answer
+    | Goodbye
+    | Credit
+    | Configured
+    | WithoutQuorum
+)
 Frame = ClientFrame | NodeFrame
 
 _encoder: Final = msgspec.msgpack.Encoder()

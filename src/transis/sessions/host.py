@@ -45,6 +45,7 @@ from transis.sessions.frames import (
     NotSent,
     Send,
     Welcome,
+    WithoutQuorum,
     cost,
     encode_value,
 )
@@ -61,6 +62,7 @@ from transis.types.outputs import (
     GroupRefused,
     GroupsChanged,
     GroupViewInstalled,
+    Held,
     News,
     Refused,
     Room,
@@ -101,6 +103,7 @@ class SessionHost:
         self._over: dict[int, None] = {}
         self._fanout = Fanout(self._sessions, self._queues)
         self._configuration: View | None = None
+        self._without_quorum = WithoutQuorum("", raises=False)
         self._stopped = ""
         self._told = 0
 
@@ -128,6 +131,8 @@ class SessionHost:
         window = self.policy.send_window
         self._sessions[number] = session = Session(number, hello.label, hello.credit, window, now, name)
         self._queues.answer(session, Welcome(SESSION_VERSION, self.cluster, ProcessId(self.node.id, number), window))
+        if self._without_quorum.why:
+            self._queues.stands(session, self._without_quorum)
         return number
 
     def receive(self, now: int, process: int, frame: ClientFrame) -> None:
@@ -359,6 +364,12 @@ class SessionHost:
         if self._directory is not None:
             self._directory.changed()
 
+    def _held(self, now: int, held: Held) -> None:
+        self._without_quorum = WithoutQuorum(held.why, self.node.raises_without_quorum)
+        for session in self._sessions.values():
+            if not session.is_over:
+                self._queues.stands(session, self._without_quorum)
+
     def _has_room(self, now: int, news: Room | Configure) -> None:
         """The node was full or not yet running, and now takes messages and requests again."""
         self._sends.has_room()
@@ -502,6 +513,7 @@ _TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
     Refused: SessionHost._messages_refused,
     Configure: SessionHost._configured,
     Room: SessionHost._has_room,
+    Held: SessionHost._held,
     Stopped: SessionHost._node_stopped,
 }
 HEARD: Final = frozenset({Delivered, GroupDelivered, *_TELL})

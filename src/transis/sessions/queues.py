@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 from transis.node.node import Node
-from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
+from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, WithoutQuorum, payload_cost
 from transis.sessions.session import REQUESTS_MAX, OutFrame, Request, Session, SessionPolicy, Unsent
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import ViewId
@@ -90,6 +90,10 @@ class StreamQueues:
 
     def done(self, session: Session, first: int, count: int, view: ViewId) -> None:
         self.bytes += session.done(first, count, view)
+        self._ready[session.number] = None
+
+    def stands(self, session: Session, quorum: WithoutQuorum) -> None:
+        session.stands(quorum)
         self._ready[session.number] = None
 
     def push(self, now: int, session: Session, out: OutFrame) -> bool:

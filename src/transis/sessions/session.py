@@ -21,6 +21,7 @@ from transis.sessions.frames import (
     NotSent,
     Send,
     Welcome,
+    WithoutQuorum,
     encode_frame,
     payload_cost,
 )
@@ -222,6 +223,7 @@ class Session:
     __slots__ = (
         "_answers",
         "_done",
+        "_quorum",
         "_returned",
         "answer_bytes",
         "checkpoints",
@@ -266,6 +268,7 @@ class Session:
         self.answer_bytes = 0
         self._done: list[tuple[int, int, ViewId]] = []
         self._returned = 0
+        self._quorum: WithoutQuorum | None = None
 
     # --- to the client ----------------------------------------------------------------------------------------------
 
@@ -305,6 +308,10 @@ class Session:
         self.answer_bytes += MESSAGE_COST
         return MESSAGE_COST
 
+    def stands(self, quorum: WithoutQuorum) -> None:
+        """Only how things stand when it leaves is of interest."""
+        self._quorum = quorum
+
     def may_stream(self) -> bool:
         return self.credit > 0 and bool(self.stream)
 
@@ -325,7 +332,9 @@ class Session:
         if self._returned:
             taken.append(OutFrame(Credit(self._returned)))
         taken += self._answers
-        self._answers, self._done, self._returned, self.answer_bytes = [], [], 0, 0
+        if self._quorum is not None and not (self._answers and self._answers[-1].is_last):
+            taken.append(OutFrame(self._quorum))
+        self._answers, self._done, self._returned, self._quorum, self.answer_bytes = [], [], 0, None, 0
         return taken
 
     def add_credit(self, amount: int) -> None:

@@ -203,6 +203,7 @@ def _config(settings: Settings, interface: Interface, source: SettingsSource, *,
         info=node.info.encode() if info is None else info,
         quorum=tuple(node.quorum),
         quorum_before=tuple(node.quorum_before),
+        without_quorum=node.without_quorum,
         plaintext=plaintext,
         engine=node.engine,
         order=node.order,
@@ -365,6 +366,13 @@ def _is_installed(package: str) -> bool:
 # --- in words -------------------------------------------------------------------------------------------------------
 
 
+def _quorum(config: Config) -> str:
+    if not config.quorum:
+        return "none: both sides of a partition go on"
+    without = {"continue": "applications go on", "wait": "sends wait", "raise": "sends raise NoQuorum"}[config.without_quorum]
+    return f"majority of {' '.join(config.quorum)}; without it {without}"
+
+
 def describe(settings: Settings, opening: Opening) -> list[tuple[str, str]]:
     """What the daemon would do, for `--check` and for the first lines of the log."""
     return list(_descriptions(settings, opening))
@@ -375,7 +383,7 @@ def _descriptions(settings: Settings, opening: Opening) -> Iterator[tuple[str, s
     yield "node", f"{config.name} of cluster {config.cluster}, state in {opening.state}"
     yield "engine", config.engine if config.engine == "totem" else f"{config.engine}, order {config.order}, mode {config.mode}"
     yield "timing", f"profile {profile_of(settings, opening.interface)}: {_detection(config)}"
-    yield "quorum", f"majority of {' '.join(config.quorum)}" if config.quorum else "none: both sides of a partition go on"
+    yield "quorum", _quorum(config)
     yield "network", _network(opening)
     yield "seal", _seal(settings, opening)
     yield "clients", f"{opening.clients} (mode {opening.mode:04o})" + (f" and TCP {opening.tcp}, sealed" if opening.tcp else "")

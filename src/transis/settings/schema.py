@@ -38,6 +38,7 @@ from transis.types.config import (
     Timing,
     TransportName,
     Window,
+    WithoutQuorum,
 )
 
 REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
@@ -74,6 +75,10 @@ class NodeSection(Section, frozen=True):
         Sequence[str],
         Meta(description="Only while the quorum is being changed: the list before. Then a majority of both is needed."),
     ] = msgspec.field(default_factory=list)
+    without_quorum: Annotated[
+        WithoutQuorum,
+        Meta(description="In a view that is not primary: continue; or nothing is sent or delivered, and sends wait, or raise."),
+    ] = "continue"
     info: Annotated[Text, Meta(description="Up to 256 bytes that others see beside this node in every view.")] = ""
     state: Annotated[
         Text, Meta(description="Directory of the node's identity: never copy or share it. Empty: the default place.")
@@ -306,6 +311,7 @@ class NodeArguments(TypedDict, total=False):
     window: Window
     quorum: Sequence[str]
     quorum_before: Sequence[str]
+    without_quorum: WithoutQuorum
     info: bytes
     trace: str | Path | None
     flight: bool
@@ -332,6 +338,7 @@ KEYWORDS: Final = {
     "window": "window",
     "quorum": "node.quorum",
     "quorum_before": "node.quorum_before",
+    "without_quorum": "node.without_quorum",
     "info": "program.info",
     "trace": "trace.directory",
     "flight": "flight.enabled",

@@ -238,7 +238,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
         (
             Edit(
                 "groups.quorum",
-                "primary = judge(self._all(nodes), nodes)",
+                "primary = judge(lists, nodes)",
                 "return Verdict(judge([self._own], nodes))",
             ),
         ),

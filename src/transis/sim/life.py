@@ -22,6 +22,7 @@ from transis.types.outputs import (
     GroupLeft,
     GroupRefused,
     GroupViewInstalled,
+    Held,
     News,
     NodeOutput,
     Observer,
@@ -195,7 +196,7 @@ def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
 
 class SimulatedLife(Observer):
     """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
-    2. What is owed = taken - refused - returned; a node at rest owes nothing.
+    2. What is owed = taken - refused - returned; a node at rest owes nothing, unless it is `held` for want of a quorum.
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
     4. Only a node with groups has `clients`; a process that is gone sends nothing more.
     """
@@ -219,6 +220,7 @@ class SimulatedLife(Observer):
         self.view: View | None = None
         self.position = 0
         self.ended = ""
+        self.held = ""
 
     @property
     def owed(self) -> int:
@@ -274,6 +276,9 @@ class SimulatedLife(Observer):
     def _refused(self, output: Refused) -> None:
         self.refused += output.ids.count
 
+    def _held(self, output: Held) -> None:
+        self.held = output.why
+
     def _configured(self, output: Configure) -> None:
         self.view = output.view
         self.views += 1
@@ -309,6 +314,7 @@ class SimulatedLife(Observer):
 _NOTE: Final[dict[type[NodeOutput], Callable[[SimulatedLife, Any], None]]] = {
     Accepted: SimulatedLife._accepted,
     Refused: SimulatedLife._refused,
+    Held: SimulatedLife._held,
     Configure: SimulatedLife._configured,
     Delivered: SimulatedLife._delivered,
     ProcessConnected: SimulatedLife._connected,

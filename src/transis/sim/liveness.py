@@ -161,7 +161,7 @@ def _unrest_of(life: SimulatedLife, members: tuple[NodeId, ...]) -> str:
         return f"is in a view of {together} while {', '.join(map(str, members))} are alive"
     if life.node.state != "Operational":
         return "is not operational"
-    if life.owed:
+    if life.owed and not life.held:
         return f"still owes {life.owed} of {life.taken} messages"
     return "" if life.clients is None else life.clients.unrest()
 
@@ -181,6 +181,8 @@ MESSAGES_MAX: Final = 400
 def compete(world: World, plan: Plan) -> Findings:
     findings = Findings("fairness")
     lives = judged(world)
+    if any(life.held for life in lives):
+        return findings
     size = plan.config.datagram // 2
     count = min(MESSAGES_MAX, plan.config.window.outbox_bytes // (2 * size))
     if len(lives) < 2 or count * (len(lives) - 1) < 2 * LEAST_ROUNDS * plan.config.window.window:

@@ -22,7 +22,7 @@ from transis.sessions.host import SessionPolicy
 from transis.testing.loop import Timeline, VirtualLoop
 from transis.testing.node import SimulatedLink, SimulatedSessions
 from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
-from transis.types.config import ENGINES, MS, SECOND, EngineName
+from transis.types.config import ENGINES, MS, SECOND, EngineName, WithoutQuorum
 from transis.types.errors import ConnectError, SessionLost, UsageError
 
 # --- cluster ----------------------------------------------------------------------------------------------------------
@@ -62,8 +62,9 @@ class Cluster(Simulation):
         engine: EngineName = ENGINES[0],
         is_checked: bool = True,
         replay: str = "",
+        without_quorum: WithoutQuorum = "continue",
     ) -> None:
-        super().__init__(chosen_names(nodes), seed, quorum, policy, replay or _call(nodes, seed, engine), engine)
+        super().__init__(chosen_names(nodes), seed, quorum, policy, replay or _call(nodes, seed, engine), engine, without_quorum)
         self.is_checked = is_checked
         self._loop = loop
         self._is_closed = False
@@ -204,16 +205,26 @@ class Clusters:
         engine: EngineName = ENGINES[0],
         settled: bool = True,
         check: bool = True,
+        without_quorum: WithoutQuorum = "continue",
     ) -> Cluster:
         """A cluster of this many nodes (a, b, c ...), or with these names; they have found each other unless `settled` is False.
 
-        `quorum` names the nodes of which a primary view has a majority; `engine` orders the messages, totem or lansis. The
-        guarantees are checked at the end, unless `check` is False.
+        `quorum` names the nodes of which a primary view has a majority, and `without_quorum` says what applications do in a
+        view that is not; `engine` orders the messages, totem or lansis. The guarantees are checked at the end, unless `check`
+        is False.
         """
         seed = seed if self._seed is None else self._seed
         engine = self._engine or engine
         made = Cluster(
-            self._loop, nodes, seed, quorum=quorum, policy=policy, engine=engine, is_checked=check, replay=self._replay
+            self._loop,
+            nodes,
+            seed,
+            quorum=quorum,
+            policy=policy,
+            engine=engine,
+            is_checked=check,
+            replay=self._replay,
+            without_quorum=without_quorum,
         )
         self._made.append(made)
         if settled:

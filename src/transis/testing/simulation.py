@@ -3,8 +3,9 @@
 1. Everything a node does is the code of production, on a simulated network, disk and clock.
 2. When something fails, the error says what was done, the seed, and the line that repeats it.
 3. What a test does must make sense: a name that no node has, or a crash of a dead node, is an error, not silence.
-4. A cluster is at rest when in every component all live nodes share one view, nothing is owed, and nothing is under way. (For the
-   simulator's own runs, sim/liveness.py, it is the whole network; tests also want to wait while it is divided.)
+4. A cluster is at rest when in every component all live nodes share one view, nothing is owed but what waits for a quorum, and
+   nothing is under way. (For the simulator's own runs, sim/liveness.py, it is the whole network; tests also want to wait while it
+   is divided.)
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from transis.sim.world import Conditions, World
 from transis.testing.node import SimulatedSessions
 from transis.trace.events import History, NodeTrace
 from transis.trace.segment import digest
-from transis.types.config import MS, SECOND, Config
+from transis.types.config import MS, SECOND, Config, WithoutQuorum
 from transis.types.errors import UsageError
 from transis.types.ids import NodeId, ProcessId
 from transis.types.limits import MEMBERS_MAX
@@ -99,12 +100,12 @@ def _shown(nodes: Sequence[NodeId]) -> str:
 
 
 def _unfinished(life: SimulatedLife) -> str:
-    if life.owed:
+    if life.owed and not life.held:
         return f"has sent {life.taken} messages, of which {life.owed} did not come back yet"
     if isinstance(life.sessions, SimulatedSessions):
         if not life.sessions.is_idle:
             return "has something to do for its sessions"
-        if open_receipts := life.sessions.open_receipts:
+        if (open_receipts := life.sessions.open_receipts) and not life.held:
             return f"has not told its clients what became of {open_receipts} of their messages"
     return life.clients.unrest() if life.clients is not None else ""
 
@@ -132,13 +133,20 @@ class Simulation:
     session_host = SessionHost
 
     def __init__(
-        self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str, engine: str
+        self,
+        names: Sequence[str],
+        seed: int,
+        quorum: Sequence[str],
+        policy: SessionPolicy,
+        replay: str,
+        engine: str,
+        without_quorum: WithoutQuorum = "continue",
     ) -> None:
         self.names: tuple[str, ...] = tuple(names)
         self.seed = seed
         self.replay = replay
         self._policy = policy.validated()
-        config = Config(name="any", quorum=tuple(quorum), engine=engine).validated()
+        config = Config(name="any", quorum=tuple(quorum), engine=engine, without_quorum=without_quorum).validated()
         self._plan = Plan(seed, self.names, config=config, conditions=CONDITIONS)
         self._world = World(seed, CONDITIONS, Node)
         self._world.open_sessions = self._open_sessions

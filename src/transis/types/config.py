@@ -30,11 +30,13 @@ Order = Literal["all-ack", "toto"]
 Mode = Literal["evs", "transis"]
 ProfileName = Literal["auto", "local", "lan", "wan"]
 TransportName = Literal["multicast", "mesh"]
+WithoutQuorum = Literal["continue", "wait", "raise"]
 ENGINES: Final[tuple[EngineName, ...]] = ("totem", "lansis")
 ORDERS: Final[tuple[Order, ...]] = ("all-ack", "toto")
 MODES: Final[tuple[Mode, ...]] = ("evs", "transis")
 PROFILE_NAMES: Final[tuple[ProfileName, ...]] = ("auto", "local", "lan", "wan")
 TRANSPORTS: Final[tuple[TransportName, ...]] = ("multicast", "mesh")
+WITHOUT_QUORUM: Final[tuple[WithoutQuorum, ...]] = ("continue", "wait", "raise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ class Config:
     """Names of nodes. Views say whether their configuration holds a majority of them (`primary`); if empty, they say None."""
     quorum_before: tuple[str, ...] = ()
     """While the list is being changed: the list before. Then a majority of both is needed."""
+    without_quorum: WithoutQuorum = "continue"
+    """What applications can do while their view is not primary: continue, or send and receive nothing. Then a `send` waits, or
+    raises NoQuorum."""
     plaintext: bool = False
     """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
     engine: str = "totem"
@@ -177,6 +182,7 @@ class Config:
         _check_quorum("quorum_before", self.quorum_before)
         if self.quorum_before and not self.quorum:
             raise ConfigError("quorum_before", self.quorum_before, "there is no quorum that this was before: set quorum too")
+        _check_without_quorum(self)
         _check_bytes("info", self.info, INFO_MAX)
         _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
         _check_engine(self)
@@ -193,6 +199,15 @@ def _check_quorum(field: str, names: tuple[str, ...]) -> None:
         raise ConfigError(field, names, "names a node twice: a majority would count it twice")
     if len(names) > QUORUM_MAX:
         raise ConfigError(field, f"{len(names)} names", f"may have at most {QUORUM_MAX}")
+
+
+def _check_without_quorum(config: Config) -> None:
+    value = config.without_quorum
+    _one_of("without_quorum", value, WITHOUT_QUORUM)
+    if value != "continue" and not config.quorum:
+        raise ConfigError("without_quorum", value, "there is no quorum to be without: set quorum too")
+    if value != "continue" and config.mode == "transis":
+        raise ConfigError("without_quorum", value, "the mode transis lets sends go on during view changes: use the mode evs")
 
 
 def _check_name(field: str, value: str) -> None:

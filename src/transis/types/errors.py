@@ -18,6 +18,7 @@
     ├── JoinRefused          a group could not be joined, or the process was removed from it
     ├── UnknownName          no process that can be reached has this name, or the process's node is gone
     ├── SendRefused          messages were not sent and will not be
+    ├── NoQuorum             nothing is sent here before enough nodes are together: says how many, who is here, who is missing
     ├── InDoubt              nobody knows whether messages were sent: the session was lost first
     ├── CodecError           a message cannot be decoded: names its sender and id
     ├── TransferError        the state of a group could not be obtained
@@ -137,6 +138,10 @@ class UnknownName(TransisError):
 
 class SendRefused(TransisError):
     """The messages were not sent and will not be."""
+
+
+class NoQuorum(TransisError):
+    """Nothing was sent: this component has no quorum, and the cluster does not go on without one. Try again when there is one."""
 
 
 class InDoubt(TransisError):

@@ -271,6 +271,13 @@ class GroupsChanged(NamedTuple):
     at: int
 
 
+class Held(NamedTuple):
+    """What applications send waits here from now on, for want of a quorum; `why` says how many nodes are needed, who is here and
+    who is missing. Empty: it is sent again."""
+
+    why: str
+
+
 GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused | GroupsChanged
 """What the groups hand to local processes, in order."""
 
@@ -303,7 +310,7 @@ ProcessOutput = ProcessConnected | ProcessGone | Checkpoint
 # --- carrying out -----------------------------------------------------------------------------------------------------
 
 Effect = Transmit | Persist | Reach
-News = Accepted | Delivered | Originated | Refused | Room | Configure | Note | Stopped | GroupOutput | ProcessOutput
+News = Accepted | Delivered | Originated | Refused | Room | Configure | Note | Stopped | Held | GroupOutput | ProcessOutput
 NodeOutput = Effect | News
 """What a node hands to its driver."""
 
