@@ -83,7 +83,11 @@ def test_keys_and_headers_go_along(up: Up) -> None:
 
 @pytest.mark.parametrize(
     ("header", "said"),
-    [(("x",), "'x': must be NAME=VALUE"), (("=x",), "'=x': must be NAME=VALUE"), (("a=1", "a=2"), "'a=2': is there already")],
+    [
+        (("x",), "--header: 'x' is not possible: must be NAME=VALUE"),
+        (("=x",), "--header: '=x' is not possible: must be NAME=VALUE"),
+        (("a=1", "a=2"), "--header: 'a=2' is not possible: give each name once"),
+    ],
 )
 def test_a_header_that_is_none_is_named(up: Up, header: tuple[str, ...], said: str) -> None:
     code, _, errors = up.run("send", "keyed", "text", *(word for one in header for word in ("--header", one)))

@@ -177,7 +177,7 @@ def _headers_of(given: list[str]) -> dict[str, bytes] | None:
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name or name in headers:
-            raise wrong("--header", repr(one), "is there already: each name once" if name in headers else "must be NAME=VALUE")
+            raise wrong("--header", repr(one), "give each name once" if name in headers else "must be NAME=VALUE")
         headers[name] = value.encode("utf-8", "surrogateescape")
     return headers or None
 
