@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
@@ -130,7 +130,7 @@ class GuaranteeBroken(AssertionError):
 class Simulation:
     """`names` are the nodes. `session_host` makes their sessions; only a test of this package has others, to break them."""
 
-    session_host = SessionHost
+    session_host: ClassVar[type[Any]] = SessionHost
 
     def __init__(
         self,
