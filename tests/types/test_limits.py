@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from transis.groups.messages import KNOWN_LISTS_MAX
@@ -16,7 +18,11 @@ from transis.types.limits import (
     CLIENT_TURN_US_MAX,
     DATAGRAM_MAX,
     DATAGRAM_MIN,
+    EVENT_US_MAX,
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
     INFO_MAX,
+    KEY_MAX,
     KNOWN_NAMES_MAX,
     MEMBERS_MAX,
     MESSAGE_MAX,
@@ -40,6 +46,9 @@ U8, U16, U24, U32 = ((1 << bits) - 1 for bits in (8, 16, 24, 32))
 DEFAULT = Config("a")
 ABOUT_A_MEMBER = ("NAME_MAX", "NETWORK_ADDRESS_MAX", "INFO_MAX")
 ABOUT_ALL = MEMBERS_MAX * (NAME_MAX + NETWORK_ADDRESS_MAX + INFO_MAX)
+ATTRIBUTES = ("KEY_MAX", "HEADERS_MAX", "HEADERS_BYTES_MAX")
+ALL_ATTRIBUTES = KEY_MAX + HEADERS_BYTES_MAX + 10 * HEADERS_MAX + 32
+"""Encoded: a header takes up to 10 bytes beside its name and value, and the array, the key's length and the time what is left."""
 IP_AND_UDP = 48
 """Bytes of their headers, with IPv6."""
 
@@ -50,6 +59,8 @@ FITS = [
     *((name, ABOUT_ALL, CONTROL_MAX, "a commit token says all about every member") for name in ABOUT_A_MEMBER),
     ("ADDRESS_MAX", RUN_HEAD_SIZE + ADDRESS_MAX, body_max(DEFAULT.datagram) - 1, "a run begins in one datagram of default size"),
     ("ADDRESS_MAX", ADDRESS_MAX, U16, "a run counts its address in 16 bits"),
+    *((name, ALL_ATTRIBUTES, U16, "a payload counts the bytes of its attributes in 16 bits") for name in ATTRIBUTES),
+    ("EVENT_US_MAX", EVENT_US_MAX, (datetime.max - datetime(1970, 1, 1)) // timedelta(microseconds=1), "every time is a date"),
     ("RUN_MESSAGES_MAX", RUN_MESSAGES_MAX, U16, "a run counts its messages in 16 bits"),
     ("DATAGRAM_MIN", TOKEN_SIZE_MAX + ENVELOPE_SIZE + SEAL_SIZE, DATAGRAM_MIN, "a full token is one datagram of any size"),
     ("DATAGRAM_MIN", RUN_HEAD_SIZE, body_max(DATAGRAM_MIN) - 1, "the smallest datagram has room for a run"),

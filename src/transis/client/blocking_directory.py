@@ -58,7 +58,7 @@ class WhoIsWhere:
         return self._thread.call(self._session.names(), timeout)
 
     def where(self, who: str | ProcessId, timeout: float | None = None) -> Whereabouts:
-        """Where a process is, by its name or id: its node's life and address. UnknownName if it cannot be reached."""
+        """Where `who`, a name or id, is: its node's life and address. UnknownName if it cannot be reached."""
         return self._thread.call(self._session.where(who), timeout)
 
     def resolve(self, name: str, timeout: float | None = None) -> ProcessId:

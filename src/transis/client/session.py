@@ -441,7 +441,7 @@ class Session(Generic[T]):
         return (await self._directory.groups())[0]
 
     async def members(self, group: str) -> dict[ProcessId, str]:
-        """The members of a group, which need not be joined, each with its name ("" without one); none if there is no group."""
+        """The members of `group`, joined or not, each with its name ("" without one); none if there is no such group."""
         self._require_open()
         return (await self._directory.members(group))[0]
 
@@ -451,7 +451,7 @@ class Session(Generic[T]):
         return await self._directory.names()
 
     async def where(self, who: str | ProcessId) -> Whereabouts:
-        """Where a process is, by its name or id: its node's life and address. UnknownName if it cannot be reached."""
+        """Where `who`, a name or id, is: its node's life and address. UnknownName if it cannot be reached."""
         self._require_open()
         return await self._directory.where(who)
 
@@ -460,7 +460,7 @@ class Session(Generic[T]):
         return (await self.where(name)).process
 
     def watch(self, group: str = "") -> Watch:
-        """`async for change in session.watch()`: a list, then what changes, of one group, or of all groups and names."""
+        """`async for change in session.watch()`: a list, then what changes, of `group`, or of all groups and names."""
         self._require_open()
         return Watch(self._directory, require_group_name(group) if group else "", lambda: self._closing)
 

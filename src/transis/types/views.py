@@ -233,7 +233,7 @@ class GroupView(NamedTuple):
         return listed(list(map(self.label, processes)), MEMBERS_SHOWN) if self.names else listed(processes, MEMBERS_SHOWN)
 
     def label(self, member: ProcessId) -> str:
-        """A member for people: `billing@n1` if it has a name, else its id."""
+        """A `member` for people: `billing@n1` if it has a name, else its id."""
         name = self.names[self.members.index(member)] if self.names and member in self.members else ""
         return full_name(name, member) if name else str(member)
 
@@ -248,6 +248,7 @@ class GroupChange(NamedTuple):
 
     @property
     def changed(self) -> int:
+        """How many processes came or went."""
         return len(self.joined) + len(self.left)
 
 
@@ -259,6 +260,7 @@ class NameChange(NamedTuple):
 
     @property
     def changed(self) -> int:
+        """How many members a group gained or lost: none."""
         return 0
 
 
