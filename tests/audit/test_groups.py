@@ -46,7 +46,7 @@ def test_a_gap_alone_breaks_nothing(drawn: dict[str, History]) -> None:
         (
             "transitional_group_view_missing",
             "group_one_view_per_change",
-            "a/1: T26@a/1 lost members of R16@a/1+4.1 of g8, but gave the group no transitional view",
+            "a/1: T26@a/1 lost members of R16@a/1+4.3 of g8, but gave the group no transitional view",
         ),
     ],
     ids=["message_twice", "handed_to_an_outsider", "transitional_group_view_missing"],

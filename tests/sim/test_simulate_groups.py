@@ -26,7 +26,7 @@ def test_a_machine_reads_every_guarantee_of_the_engine_and_of_the_groups() -> No
 
 def test_a_single_run_is_told_and_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "run.svg"
-    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "5", "--show", str(picture)])
+    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "5", "--plan", "--show", str(picture)])
     assert outcome.exit_code == 0, outcome.output
     for words in ("clients.processes", "group_virtual_synchrony", "Groups: ", "Every guarantee that was exercised held"):
         assert words in outcome.stdout
