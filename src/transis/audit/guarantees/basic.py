@@ -84,11 +84,11 @@ BASIC: Final = Property(
 
 def check_basic_arrives(history: LaidHistory, findings: Findings) -> None:
     for ring in history.rings.values():
-        arrived = {stay.node: _arrived(history, stay) for stay in ring.stays}
+        arrivals = [(stay, _arrived(history, stay)) for stay in ring.stays]
         for sender in ring.stays:
             for sent in (origin.sent for origin in sender.origins if origin.sent.service is Service.BASIC):
-                for receiver in ring.stays:
-                    _reaches(history, sender, sent, receiver, arrived[receiver.node], findings)
+                for receiver, arrived in arrivals:
+                    _reaches(history, sender, sent, receiver, arrived, findings)
 
 
 def _arrived(history: LaidHistory, stay: Stay) -> set[int]:
@@ -162,6 +162,7 @@ BASIC_ARRIVES: Final = Property(
         kept("a: R4{a,b} s1? d1 x / b: R4{a,b} s2? d2 T6{b} R8{b}"),
         kept("a: R4{a,b} s1? d1 T6{a} R8{a} / b: R4{a,b} T6{b} R8{b}"),
         kept("a: R4{a,b} s1? d1 T6{a,b} R8{a,b} / b: R4{a,b} T6{a,b} x"),
+        kept("a: R4{a} R4{a} s1? d1"),
         breaks(
             "a: R4{a,b} s1? d1 T6{a,b} R8{a,b} / b: R4{a,b} T6{a,b} R8{a,b}",
             "a/1 sent the basic a/1#0:1 in R4@a/1, and b/1 went on to T6@a/1 without it",

@@ -154,7 +154,7 @@ WAYS: Final = """
 OWED: Final = """
     with company as (
         select s.node as sender, s.stay_no as sender_stay_no, r.node, r.stay_no,
-               case when r.duty = 'void' or s.node = r.node then r.duty
+               case when r.duty = 'void' or (s.node = r.node and s.stay_no = r.stay_no) then r.duty
                     when not s.whole or l.ended = 'unknown' then 'pending'
                     when s.way is null and l.ended <> '' then 'void'
                     when s.way <=> r.way then r.duty
