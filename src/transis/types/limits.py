@@ -76,3 +76,24 @@ CLIENT_TURN_US_MAX: Final = 2_500
 
 VISIT_DATAGRAMS_MAX: Final = (1 << 16) - 1
 """Datagrams of one token visit: their index takes 16 bits."""
+
+REPLICAS_MAX: Final = 4096
+"""Replicas that a replication group ever had: its membership record, which every exchange tells, keeps all of them."""
+
+ACTION_MESSAGES_MAX: Final = 4096
+"""Messages of one action of a replica, as of one run: bounds what one header makes a receiver set aside."""
+
+ACTION_BYTES_MAX: Final = 256 * 1024
+"""Bytes of several messages in one action: one commit of it must not keep the disk for long. A larger message is alone in its own."""
+
+DEPENDENCIES_MAX: Final = REPLICAS_MAX
+"""Creators that an action of a replica depends on: each at most once."""
+
+CHANGES_MAX: Final = 65_536
+"""Changes of membership in the order of a replication group: exchanges tell which of them a prefix has."""
+
+REDS_MAX: Final = 1 << 20
+"""Actions that one replica may hold without a place, and told in an exchange. Posting is refused long before (bytes)."""
+
+RETRANSMITTED_MAX: Final = 4096
+"""Actions of one message of an exchange or of a catch-up; their bytes are bounded too."""

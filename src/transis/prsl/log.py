@@ -1,0 +1,253 @@
+"""The log: the order as far as it is known here, the content of actions, and their colours.
+
+    order:  |  trimmed   |      green       |     yellow     |          red: content without a place
+            0         base.place        green.place          end
+
+1. Green actions keep their place for all time. Yellow ones are behind them, and may be replaced by an exchange; a yellow action that
+   loses its place becomes red. `out` are the replica's own durable actions that were not delivered back yet (R7).
+2. An action is *known* if its content is here or the base has it. Nothing is in the order whose content is not here (R2).
+3. What a crash leaves is `Stored`: records applied one after the other, in the order in which they were written. It makes no
+   difference between red and out: who starts folds all into red at its first view anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from transis.prsl.actions import Action, ActionId
+from transis.prsl.prefix import Base, Numbers, Prefix, next_digest
+from transis.prsl.record import FOUNDING
+
+DIGEST_STRIDE: Final = 64
+"""A digest is kept for every so many places of the green order, to compare with those who are behind."""
+
+
+class Marks(NamedTuple):
+    """The small numbers that must survive: the last committed and the last attempted primary, the green line, what the
+    application acknowledged (an offset), and for each replica how much it is known to have on disk, sorted."""
+
+    committed: int = 0
+    attempted: int = 0
+    green: int = 0
+    acked: int = 0
+    lines: tuple[tuple[int, int], ...] = ()
+
+
+class Snapshot(NamedTuple):
+    """What goes with an application's snapshot: the prefix it was taken behind, and the client keys that count there (keys.py)."""
+
+    base: Base
+    keys: tuple[tuple[bytes, int], ...] = ()
+    evicted_to: int = 0
+
+
+class Kept(NamedTuple):
+    """The content of an action."""
+
+    action: Action
+
+
+class Placed(NamedTuple):
+    """The order from `start` on is this, and nothing follows."""
+
+    start: int
+    ids: tuple[ActionId, ...]
+
+
+class Trimmed(NamedTuple):
+    """The order up to here is remembered as a base only; what the base has is dropped, wherever it was."""
+
+    base: Base
+
+
+class Taken(NamedTuple):
+    """The newest snapshot that is complete and synced."""
+
+    snapshot: Snapshot
+
+
+StoreRecord = Kept | Placed | Trimmed | Taken | Marks
+
+
+class Stored:
+    """What is on disk."""
+
+    def __init__(self, base: Base) -> None:
+        self.base = base
+        self.order: list[ActionId] = []
+        self.content: dict[ActionId, Action] = {}
+        self.marks = Marks()
+        self.snapshot = Snapshot(base)
+
+    def apply(self, record: StoreRecord) -> None:
+        match record:
+            case Kept(action):
+                self.content[action.id] = action
+            case Placed(start, ids):
+                self.order[start - self.base.place :] = ids
+            case Trimmed(base):
+                self._trim(base)
+            case Taken(snapshot):
+                self.snapshot = snapshot
+            case Marks():
+                self.marks = record
+
+    def _trim(self, base: Base) -> None:
+        """Beyond the end of the order it is a snapshot of another replica: what follows, if anything, is placed again."""
+        del self.order[: base.place - self.base.place]
+        self.base = base
+        numbers = Numbers(base.numbers)
+        for action in [one for one in self.content if one in numbers]:
+            del self.content[action]
+
+    @property
+    def end(self) -> int:
+        return self.base.place + len(self.order)
+
+
+class Log:
+    def __init__(self, stored: Stored) -> None:
+        self.base = stored.base
+        self.trimmed = Numbers(stored.base.numbers)
+        self.order = list(stored.order)
+        self.content = dict(stored.content)
+        self.green = Prefix(stored.base)
+        self.out: dict[ActionId, None] = {}
+        placed = set(self.order)
+        reds = sorted((one for one in self.content if one not in placed), key=lambda one: self.content[one].sort_key)
+        self.red: dict[ActionId, None] = dict.fromkeys(reds)
+        self.lts = max((action.lts for action in self.content.values()), default=0)
+        self.lts = max(self.lts, self.base.lts)
+        self.highest = dict(self.trimmed.highest)
+        """Of each creator the highest number that is in the order or red: what an application may have seen."""
+        for action in [*self.order, *self.red]:
+            self._see(action)
+        self.digests: dict[int, bytes] = {}
+        self.advance(stored.marks.green)
+
+    @property
+    def end(self) -> int:
+        """The yellow line: how many actions have a place here."""
+        return self.base.place + len(self.order)
+
+    def knows(self, action: ActionId) -> bool:
+        return action in self.content or action in self.trimmed
+
+    def ids(self, start: int, end: int) -> list[ActionId]:
+        assert start >= self.base.place, f"place {start} is trimmed, the log begins at {self.base.place}"
+        return self.order[start - self.base.place : end - self.base.place]
+
+    def actions(self, start: int, end: int) -> list[Action]:
+        return [self.content[one] for one in self.ids(start, end)]
+
+    def _see(self, action: ActionId) -> None:
+        creator, lane, number = action
+        if not lane and number > self.highest.get(creator, 0):
+            self.highest[creator] = number
+
+    # --- colours ------------------------------------------------------------------------------------------------------
+
+    def post(self, action: Action) -> None:
+        """An action of this replica: it stays apart until it is delivered or a view folds it in."""
+        assert not self.knows(action.id)
+        self.content[action.id] = action
+        self.out[action.id] = None
+        self.lts = max(self.lts, action.lts)
+
+    def redden(self, action: Action) -> None:
+        """The action came, and its place is not known yet."""
+        assert not self.knows(action.id)
+        self.content[action.id] = action
+        self._make_red(action.id)
+        self.lts = max(self.lts, action.lts)
+
+    def came_back(self, action: ActionId) -> None:
+        """One of our own was delivered, or is folded in at a view."""
+        del self.out[action]
+        self._make_red(action)
+
+    def _make_red(self, action: ActionId) -> None:
+        self.red[action] = None
+        self._see(action)
+
+    def append(self, action: ActionId) -> None:
+        """The next yellow action."""
+        assert action in self.content, f"{action} would have a place and no content"
+        del self.red[action]
+        self.order.append(action)
+
+    def replace(self, start: int, ids: Sequence[ActionId]) -> int:
+        """The order from `start` on becomes this; returns the first place that differs. What loses its place becomes red."""
+        same = 0
+        tail = self.ids(start, self.end)
+        while same < min(len(tail), len(ids)) and tail[same] == ids[same]:
+            same += 1
+        first = start + same
+        assert first >= self.green.place or first == start + len(ids) == self.end, f"green place {first} would change"
+        del self.order[first - self.base.place :]
+        for action in tail[same:]:
+            assert action != FOUNDING or action in ids, "the founding would lose its place"
+            self.red[action] = None
+        for action in ids[same:]:
+            assert action in self.content, f"{action} would have a place and no content"
+            self.red.pop(action, None)
+            self.out.pop(action, None)
+            self._see(action)
+        self.order += ids[same:]
+        return first
+
+    def advance(self, place: int) -> None:
+        """The green line moves up to here."""
+        for action in self.actions(self.green.place, place):
+            self.green.take(action)
+            if self.green.place % DIGEST_STRIDE == 0:
+                self.digests[self.green.place] = self.green.digest
+
+    # --- digests, base ------------------------------------------------------------------------------------------------
+
+    def digest_at(self, place: int) -> bytes | None:
+        """The digest of the order up to a green place, None if that is trimmed."""
+        if place == self.green.place:
+            return self.green.digest
+        if not self.base.place <= place < self.green.place:
+            return None
+        start = place - place % DIGEST_STRIDE
+        if start not in self.digests:
+            start = self.base.place
+        digest = self.digests.get(start, self.base.digest)
+        for action in self.ids(start, place):
+            digest = next_digest(digest, action)
+        return digest
+
+    def base_at(self, place: int) -> Base:
+        """What remains of the order up to a green place when it is trimmed."""
+        assert place <= self.green.place
+        prefix = Prefix(self.base)
+        for action in self.actions(self.base.place, place):
+            prefix.take(action)
+        return prefix.base()
+
+    def trim(self, base: Base) -> None:
+        for action in self.ids(self.base.place, base.place):
+            del self.content[action]
+        del self.order[: base.place - self.base.place]
+        self.base, self.trimmed = base, Numbers(base.numbers)
+        self.digests = {place: digest for place, digest in self.digests.items() if place > base.place}
+
+    def load(self, base: Base, rest: Sequence[ActionId]) -> None:
+        """A snapshot of another replica takes the place of all below it; `rest` of the order stays behind it."""
+        stay = set(rest)
+        old = [*(one for one in self.order if one not in stay), *self.red]
+        self.base, self.trimmed, self.green = base, Numbers(base.numbers), Prefix(base)
+        self.order, self.digests = list(rest), {}
+        self.red = dict.fromkeys(one for one in old if one not in self.trimmed)
+        self.out = dict.fromkeys(one for one in self.out if one not in self.trimmed)
+        self._forget(one for one in list(self.content) if one in self.trimmed)
+        self.lts = max(self.lts, base.lts)
+        for creator, number in self.trimmed.highest.items():
+            self.highest[creator] = max(number, self.highest.get(creator, 0))
+
+    def _forget(self, ids: Iterable[ActionId]) -> None:
+        for action in ids:
+            del self.content[action]
