@@ -1,14 +1,14 @@
 """What must hold for all time, whatever a schedule does. Each check is written from the promise, not from the machine.
 
-    replicated_order      the i-th action is the same everywhere, also before crashes; so is the application's state behind it
-    replicated_fifo       actions of one creator in the order of their numbers
-    replicated_causal     an action comes behind all that its poster's application could have seen
-    accepted_never_lost   what was accepted is ordered in the end
-    ordered_never_lost    what was ordered once is in the order in the end (it follows from the order, and is looked at again)
-    one_primary           one committed primary has one view
-    stable_is_everywhere  what is called stable is on the disk of every member, and acknowledged by every application
-    exactly_once_keys     an action with a client key runs at most once
-    said_is_synced        what a message reveals is on the disk of its sender
+replicated_order      the i-th action is the same everywhere, also before crashes; so is the application's state behind it
+replicated_fifo       actions of one creator in the order of their numbers
+replicated_causal     an action comes behind all that its poster's application could have seen
+accepted_never_lost   what was accepted is ordered in the end
+ordered_never_lost    what was ordered once is in the order in the end (it follows from the order, and is looked at again)
+one_primary           one committed primary has one view
+stable_is_everywhere  what is called stable is on the disk of every member, and acknowledged by every application
+exactly_once_keys     an action with a client key runs at most once
+said_is_synced        what a message reveals is on the disk of its sender
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Ledger:
     def _append(self, where: str, action: Action, ordered: Ordered) -> None:
         creator, lane, number = action.id
         if action.id in self.placed:
-            raise Violation(f"replicated_order: {action.id} has the places {self.placed[action.id]} and {ordered.place} at {where}")
+            raise Violation(
+                f"replicated_order: {action.id} has the places {self.placed[action.id]} and {ordered.place} at {where}"
+            )
         if not lane and number > 1 and ActionId(creator, lane, number - 1) not in self.placed:
             raise Violation(f"replicated_fifo: {action.id} before its predecessor at {where}")
         if creator and action.id not in self.posted:

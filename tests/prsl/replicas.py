@@ -102,6 +102,7 @@ class Replica:
         self.is_in_group = False
         self.is_hung = False
         self.stopped = ""
+        self.stable = StableTo(0, 0)
         files = disk.files[disk.stored.snapshot.base.place]
         self.state, self.seen = files.state, set(files.seen)
         self.machine = Machine(disk.config._replace(life=disk.life), disk.stored)
@@ -206,6 +207,8 @@ class Replica:
             case Accepted(ids):
                 ledger.accepted.update(ids)
             case Ordered():
+                if self.disk.stored.end <= output.place:
+                    raise Violation(f"delivered_is_synced: {self.name} delivers place {output.place} before it is on its disk")
                 self.state = ledger.deliver(self.name, output, self.state)
                 self.seen.add(output.action.id)
             case StableTo():
@@ -254,7 +257,7 @@ class Replica:
             case Ack(_, places, _, acked):
                 primary = self.machine.primary
                 synced = stored.end >= places and stored.marks.acked >= acked
-                synced = synced and primary is not None and stored.marks.committed >= primary[0]
+                synced = synced and (primary is None or stored.marks.committed >= primary[0])
             case Attempt():
                 synced = stored.marks.attempted > stored.marks.committed
             case State():
@@ -266,8 +269,17 @@ class Replica:
         if not synced:
             raise Violation(f"said_is_synced: {self.name} says {type(message).__name__} before it is on its disk")
 
+    def check_changes(self) -> None:
+        """A primary always holds a majority of every configuration that counts, so it can finish what it has begun."""
+        status = self.machine.status()
+        if status.is_primary and not all(record.has_majority(status.here) for record in status.counting):
+            raise Violation(
+                f"joint_majorities: {self.name} is in a primary that holds no majority of a change that it made yellow"
+            )
+
     def _check_stable(self, stable: StableTo) -> None:
-        ledger = self.cluster.ledger
+        """What is new in it. What was stable before somebody joined stays stable, and says nothing about the newcomer."""
+        ledger, before, self.stable = self.cluster.ledger, self.stable, stable
         for number in self.machine.status().record.members:
             if number in self.cluster.lost:
                 continue
@@ -275,7 +287,9 @@ class Replica:
             end = disk.stored.end if disk is not None else 0
             start = disk.stored.base.place if disk is not None else 0
             order = disk.stored.order if disk is not None else []
-            if end < stable.place or order[: max(0, stable.place - start)] != ledger.order[start : stable.place]:
+            if before.place < stable.place and (
+                end < stable.place or order[: max(0, stable.place - start)] != ledger.order[start : stable.place]
+            ):
                 raise Violation(f"stable_is_everywhere: {self.name} says {stable.place}, replica {number} has {end}")
-            if (disk.stored.marks.acked if disk is not None else 0) < stable.acked:
+            if before.acked < stable.acked and (disk.stored.marks.acked if disk is not None else 0) < stable.acked:
                 raise Violation(f"stable_is_everywhere: {self.name} says that {stable.acked} was acknowledged by {number}")

@@ -1,9 +1,10 @@
 """One schedule is one seed: replicas on an abstract group, with everything that may happen to them, and then a peaceful end.
 
-First comes trouble: partitions and merges, deaths of processes, daemons and machines, lost sessions, disks that are slow or hang or
-are lost, power cuts of all, crashes before any output with any beginning of the unsynced writes kept, posts and retries anywhere,
-snapshots, trimming, changes of membership. Then a bare majority, chosen at random, is alone in one view with working disks, and must
-order all that it knows in a bounded number of rounds; then all come back, and nothing that was accepted may be missing.
+First comes trouble: partitions and merges, deaths of processes, daemons and machines, lost sessions, disks that are slow or hang
+or are lost, power cuts of all, crashes before any output with any beginning of the unsynced writes kept, posts and retries
+anywhere, snapshots, trimming, changes of membership. Then a bare majority, chosen at random, is alone in one view with working
+disks, and must order all that it knows in a bounded number of rounds; then all come back, and nothing that was accepted may be
+missing.
 """
 
 from __future__ import annotations
@@ -20,34 +21,50 @@ from transis.types.ids import ProcessId
 
 NAMES = ("ann", "bob", "cyd", "dan", "eve")
 NEWCOMERS = ("fay", "gus", "hal")
+STEPS = 80
+POSTS_MAX = 40
 ROUNDS_MAX = 60
 """Rounds in which a majority must have ordered everything: in a round everything that is waiting is sent, handed over and synced.
 A view needs its exchange, ATTEMPT, ACK; catching up needs two for each chunk; a change of membership an ACK more."""
 
 
-class Schedule(NamedTuple):
-    """How much of what happens."""
+class Rates(NamedTuple):
+    """How likely a step is one of these; else time passes. Drawn for each schedule, so that every mixture is met."""
 
-    steps: int = 40
-    crashes: float = 0.002
-    changes: bool = True
-    keys: bool = True
-    maintenance: bool = True
+    fault: float
+    post: float
+    change: float
+    maintenance: float
+
+    @classmethod
+    def drawn(cls, random: Random) -> Rates:
+        return cls(
+            random.choice((0.04, 0.1, 0.2)),
+            random.choice((0.05, 0.15, 0.3)),
+            random.choice((0.0, 0.0, 0.03, 0.08)),
+            random.choice((0.0, 0.05, 0.12)),
+        )
 
 
 class World:
-    def __init__(self, seed: int, schedule: Schedule = Schedule()) -> None:
+    def __init__(self, seed: int, steps: int = STEPS) -> None:
         self.random = random = Random(seed)
-        self.schedule = schedule
-        self.cluster = Cluster(random, schedule.crashes)
+        self.steps = steps
+        self.cluster = Cluster(random, random.choice((0.0, 0.001, 0.004)))
         self.names = NAMES[: random.choice((2, 3, 3, 3, 4, 5))]
         self.options = {
             "behind_max": random.choice((0, 150, 400)),
             "keep_places": random.choice((None, 0, 2)),
             "acks_of_all": random.random() < 0.1,
-            "explicit_ack": random.random() < 0.3,
-            "keys_max": 3,
+            "explicit_ack": random.random() < 0.2,
+            "keys_max": random.choice((2, 3)),
         }
+        self.rates = Rates.drawn(random)
+        self.retries = random.choice((0.0, 0.3, 0.8))
+        self.sync = random.choice((0.2, 0.6, 0.95))
+        """How likely a disk is done with something in a round."""
+        self.eager = random.random() < 0.1
+        """Whether snapshots are taken and logs are trimmed all the time."""
         self.replicas = self.cluster.replicas
         self.newcomers = list(NEWCOMERS)
         self.away: set[str] = set()
@@ -55,7 +72,6 @@ class World:
         self.keys: list[tuple[bytes, int]] = []
         self.lag = {name: random.choice((0.5, 0.9, 1.0)) for name in (*NAMES, *NEWCOMERS)}
         self.loss = random.choice((0.0, 0.1, 0.4))
-        self.trouble = random.choice((0.06, 0.12, 0.25))
         self.healing = random.choice((0.3, 0.6))
         self.posts = 0
         for name in self.names:
@@ -103,21 +119,21 @@ class World:
     # --- trouble ------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        chance = self.random.random()
-        if chance < self.trouble:
-            self._fault()
-        elif chance < self.trouble + 0.15 and self.posts < 30:
-            self._post()
-        elif chance < self.trouble + 0.18 and self.schedule.changes:
-            self._change()
-        elif chance < self.trouble + 0.24 and self.schedule.maintenance:
-            self._maintain()
+        chance, rates = self.random.random(), self.rates
+        for rate, act in zip(rates, (self._fault, self._post, self._change, self._maintain), strict=True):
+            if chance < rate:
+                act()
+                break
+            chance -= rate
         else:
             self.round(partly=True)
         for name in sorted(set(self.cluster.disks) - set(self.replicas) - self.away):
             if self.random.random() < 0.2:
                 self.boot(name)
         self._bring_up_newcomers()
+        if self.rates.change:
+            for name in sorted(self.replicas):
+                self.replicas[name].check_changes()
 
     def _fault(self) -> None:
         kind, name = self.random.random(), self._somebody()
@@ -135,7 +151,7 @@ class World:
         elif kind < 0.93:
             for one in list(self.replicas):
                 self.kill(one)
-        elif kind < 0.96 and self.schedule.changes:
+        elif self.rates.change:
             self._lose_disk(name)
 
     def _regroup(self) -> None:
@@ -149,7 +165,8 @@ class World:
         self.cluster.streams.together(*parts)
 
     def _lose_session(self, replica: Replica) -> None:
-        """The daemon dies and the replica lives on: what was on its way to either is gone, and it comes back as another process."""
+        """The daemon dies and the replica lives on: what was on its way to either is gone, and it comes back as another
+        process."""
         if replica.is_in_group:
             self.cluster.count("lost sessions")
             self.cluster.streams.disconnect(replica.process)
@@ -180,21 +197,21 @@ class World:
 
     def _post(self) -> None:
         name = self._somebody()
-        if name is None:
+        if name is None or self.posts == POSTS_MAX:
             return
         self.posts += 1
         replica = self.replicas[name]
         key, at = b"", 0
-        if self.schedule.keys and self.random.random() < 0.4:
+        if self.random.random() < self.retries:
             key, at = self._key(replica)
         messages = [b"%d.%d" % (self.posts, one) for one in range(self.random.choice((1, 1, 2)))]
         self.guard(name, lambda: replica.post(messages, key, at))
 
     def _key(self, replica: Replica) -> tuple[bytes, int]:
         """A new key, or a retry of an old one, with the offset that it was first used with."""
-        if self.keys and self.random.random() < 0.6:
+        if self.keys and self.random.random() < 0.5:
             return self.random.choice(self.keys)
-        self.keys.append((len(self.keys).to_bytes(16, "big"), replica.machine.status().offset))
+        self.keys.append((self.random.randbytes(16), replica.machine.status().offset))
         return self.keys[-1]
 
     def _change(self) -> None:
@@ -272,6 +289,7 @@ class World:
         streams.hand_over(process)
 
     def _process(self, name: str, partly: bool) -> bool:
+        random = self.random
         busy, lag = False, self.lag[name] if partly else 1.0
         while name in self.replicas and self.random.random() < lag:
             replica = self.replicas[name]
@@ -281,7 +299,9 @@ class World:
             busy = True
             event = inbox.popleft()
             self.guard(name, lambda replica=replica, event=event: replica.handle(event))
-        if name in self.replicas and (not partly or self.random.random() < 0.7):
+            if self.eager and partly and name in self.replicas and random.random() < 0.15:
+                self.guard(name, random.choice((replica.take_snapshot, replica.trim)))
+        if name in self.replicas and (not partly or self.random.random() < self.sync):
             replica = self.replicas[name]
             many = self.random.randint(1, 3) if partly else len(replica.disk.open)
             busy = bool(replica.disk.open and not replica.is_hung) or busy
@@ -294,7 +314,7 @@ class World:
         streams = self.cluster.streams
         if self.random.random() < 0.8:
             streams.together([one.process for one in self.replicas.values() if one.is_in_group])
-        for _ in range(self.schedule.steps * len(self.names) // 3):
+        for _ in range(self.steps):
             self.step()
         self.cluster.crashes = 0.0
         self._end_with_a_majority()
@@ -310,7 +330,9 @@ class World:
         there = [number for number in record.members if self._name(number) is not None]
         need = len(record.members) // 2 + 1
         if len(there) >= need:
-            self.settle([name for name in map(self._name, self.random.sample(there, need)) if name is not None], "a bare majority")
+            self.settle(
+                [name for name in map(self._name, self.random.sample(there, need)) if name is not None], "a bare majority"
+            )
 
     def _name(self, number: int) -> str | None:
         disk = self.cluster.numbers.get(number)
@@ -329,12 +351,14 @@ class World:
     def settle(self, names: list[str], who: str) -> bool:
         """These are together, undisturbed. False if they hold no majority of what counts."""
         for name in sorted(set(self.replicas) - set(names)):
-            self.kill(name)
+            if self.replicas[name].is_hung:
+                self.replicas[name].tell_hung(True)
+            else:
+                self.kill(name)
         for name in names:
             self.boot(name)
-            if name in self.replicas and self.replicas[name].is_hung:
-                self.replicas[name].is_hung = False
             if name in self.replicas:
+                self.replicas[name].is_hung = False
                 self.replicas[name].tell_hung(False)
         for number in range(ROUNDS_MAX):
             self.cluster.streams.together([one.process for one in self.replicas.values() if one.is_in_group])
@@ -343,7 +367,7 @@ class World:
                 break
         else:
             raise Violation(f"liveness: {who} of {len(names)} are still busy after {ROUNDS_MAX} rounds")
-        return self._is_settled(who)
+        return self._is_settled(names, who)
 
     def _bring_up_at_the_end(self, number: int) -> None:
         for name, new in self.replicas.items():
@@ -351,20 +375,26 @@ class World:
             if not new.machine.number and providers and number % 10 == 3:
                 self.guard(name, lambda new=new, provider=providers[0]: new.bring_up(provider.process))
 
-    def _is_settled(self, who: str) -> bool:
-        for name, replica in sorted(self.replicas.items()):
+    def _is_settled(self, names: list[str], who: str) -> bool:
+        """A replica whose disk hangs is no help and no hindrance."""
+        for name in names:
+            replica = self.replicas.get(name)
+            if replica is None:
+                continue
             status = replica.machine.status()
             if not status.number or status.number not in status.record.members:
                 continue
             reds = [action for action in replica.machine.dirty() if not action.id.lane]
             if status.is_primary and not status.is_behind and not status.yellow and not status.out and not reds:
                 continue
-            here = {one.machine.number for one in self.replicas.values()}
+            here = {one.machine.number for one in self.replicas.values() if not one.is_hung}
             if all(record.has_majority(here) for record in status.counting) or status.is_behind:
-                raise Violation(f"liveness: {who} ({', '.join(sorted(self.replicas))}) do not order all they know: {name} has {status}")
+                raise Violation(
+                    f"liveness: {who} ({', '.join(sorted(self.replicas))}) do not order all they know: {name} has {status}"
+                )
             return False
         return True
 
 
-def run(seed: int, schedule: Schedule = Schedule()) -> Cluster:
-    return World(seed, schedule).run()
+def run(seed: int, steps: int = STEPS) -> Cluster:
+    return World(seed, steps).run()

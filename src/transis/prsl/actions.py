@@ -60,7 +60,9 @@ Key = tuple[int, int, int, int]
 
 
 class Action(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """1. `lengths` cut `data` into messages. 2. `at` goes with `key`: an offset that was green when the key was first used (R25)."""
+    """1. `lengths` cut `data` into messages.
+    2. `at` goes with `key`: an offset that was green when the key was first used (R25).
+    """
 
     id: ActionId
     kind: Kind

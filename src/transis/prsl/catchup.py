@@ -1,7 +1,7 @@
 """Catching up beside the traffic: who is behind asks one of those that are ahead, privately, chunk by chunk (R3, prsl 9).
 
-1. Each chunk is green: it is logged, synced and delivered as it comes. Which primary was committed last is *not* taken over before
-   the order is complete up to the plan's green place (R20): half of an order must not vote for the whole.
+1. Each chunk is green: it is logged, synced and delivered as it comes. Which primary was committed last is *not* taken over
+   before the order is complete up to the plan's green place (R20): half of an order must not vote for the whole.
 2. Own yellow stays behind the chunk while it agrees, and becomes red where it does not.
 3. A provider that trimmed what is asked for sends its newest snapshot, outside the machine; one that has neither says so, and the
    next is asked. A provider that dies is a new view.

@@ -56,8 +56,8 @@ class Stage(IntEnum):
 class Round:
     """One regular view of the replicas' group.
 
-    1. `order` is the view's order behind the plan's green place, by ids, carried on alike by all, also by those that are behind (R22).
-       Who has entered the primary has it in the log, and remembers only its `length`.
+    1. `order` is the view's order behind the plan's green place, by ids, carried on alike by all, also by those that are behind
+       (R22). Who has entered the primary has it in the log, and remembers only its `length`.
     2. `seen` has all that is green by the plan or in the view's order: whether an action is new or complete is asked of it.
     """
 
@@ -206,10 +206,10 @@ class Core:
         """The application needs nothing before the offset; others are told when that is synced."""
         self.acked = offset
         self.write_marks()
-        self.journal.then(self._acknowledged)
+        self.journal.then(lambda: self._acknowledged(offset))
 
-    def _acknowledged(self) -> None:
-        self.acked_synced = self.acked
+    def _acknowledged(self, offset: int) -> None:
+        self.acked_synced = offset
 
     def write_marks(self) -> None:
         lines = tuple(sorted((number, peer.line) for number, peer in self.peers.items() if peer.line))

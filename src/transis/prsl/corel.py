@@ -2,8 +2,8 @@
 
     exchange done → ATTEMPT → a majority's ATTEMPTs: the primary is committed → actions get places (yellow) → ACKs → green
 
-1. Green needs acknowledgements of a majority of the replicas, and the longest order of the last primary decides (R1). What a majority
-   acknowledged in a primary is in the order of a member of every later majority, and the longest of these has it.
+1. Green needs acknowledgements of a majority of the replicas, and the longest order of the last primary decides (R1). What a
+   majority acknowledged in a primary is in the order of a member of every later majority, and the longest of these has it.
 2. Committed numbers are unique: a commit needs a majority that synced the attempt, and two majorities share a member.
 3. Yellow is given in the regular view only: behind a gap of the transitional view one place would be two actions (R2b).
 4. The view's order is carried on by ids at all members alike, also at those that are behind (R22). A change of membership gets a

@@ -3,8 +3,8 @@
 1. An action is handed over when it is green and the order up to it is synced *here* (R6): else a power cut of all could give its
    place to another one after the application saw it.
 2. After a start delivery begins behind the newest snapshot, and the same is delivered again.
-3. Who finds its own LEAVE green delivers nothing behind it. It goes on answering until a majority of those who stay have told that
-   they know (R26), and stops then.
+3. Who finds its own LEAVE green delivers nothing behind it. It goes on answering until a majority of those who stay have told
+   that they know (R26), and stops then.
 4. Trimmed is what is below the newest synced snapshot and on the disk of every member (or older than `keep_places`); not while an
    exchange may have told that it is here (R23).
 """
@@ -25,6 +25,7 @@ class Delivery:
         self.snapshot = snapshot
         self._taken: dict[int, Snapshot] = {}
         self._stable = (0, 0)
+        self._is_loading = False
         self._go_on_from(snapshot)
 
     def _go_on_from(self, snapshot: Snapshot) -> None:
@@ -97,7 +98,9 @@ class Delivery:
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:
-        """Ask the application for its state at the place where it is."""
+        """Ask the application for its state at the place where it is; not while it is told to go on from another one."""
+        if self._is_loading:
+            return
         snapshot = Snapshot(self.prefix.base(), self._keys.known(), self._keys.evicted_to)
         self._taken[self.prefix.place] = snapshot
         self._core.outputs.append(TakeSnapshot(snapshot))
@@ -144,7 +147,12 @@ class Delivery:
         core.journal.write(Taken(snapshot))
         core.acknowledge(max(core.acked, base.offset))
         core.find_number()
-        core.journal.then(lambda: core.outputs.append(LoadSnapshot(snapshot)))
+        self._is_loading = True
+        core.journal.then(lambda: self._loaded(snapshot))
+
+    def _loaded(self, snapshot: Snapshot) -> None:
+        self._is_loading = False
+        self._core.outputs.append(LoadSnapshot(snapshot))
 
     def _agrees(self, base: Base) -> bool:
         log = self._core.log

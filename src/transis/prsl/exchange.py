@@ -1,4 +1,4 @@
-"""The exchange: at the beginning of each regular view its replicas tell what they have, and give each other what some lack (prsl 5).
+"""The exchange: in each new view replicas tell what they have, and give each other what some lack (prsl 5).
 
 STATE of every member is delivered → a plan (plan.py), the same at all → content goes round → *done*, at the same place of the
 group's order for everybody, also for those that are behind. Nothing of the plan is adopted before its content is in the log (R2).
@@ -110,7 +110,7 @@ class Exchange:
             return (
                 f"a replica {name!r} with another directory is a member: replace it by this one, or start it from its directory"
             )
-        return f"{name!r} with this directory is no replica of this group: add it first, or start it with the group's list of replicas"
+        return f"{name!r} with this directory is no replica of this group: add it first, or start it with the group's list"
 
     # --- content ------------------------------------------------------------------------------------------------------
 

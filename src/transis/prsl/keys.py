@@ -2,8 +2,8 @@
 
 1. The last `keys_max` keys that ran are remembered with the offset where they did, in the order of offsets. That is part of the
    state behind each place: the same at all replicas, and in every snapshot, in its order.
-2. What was dropped may still be retried. With the key goes `at`, an offset that was green when the caller first used it; a key that
-   is not remembered and may be older than what was dropped (`at < evicted_to`) does not run. So a key runs at most once.
+2. What was dropped may still be retried. With the key goes `at`, an offset that was green when the caller first used it; a key
+   that is not remembered and may be older than what was dropped (`at < evicted_to`) does not run. So a key runs at most once.
 """
 
 from __future__ import annotations

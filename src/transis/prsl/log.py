@@ -3,8 +3,8 @@
     order:  |  trimmed   |      green       |     yellow     |          red: content without a place
             0         base.place        green.place          end
 
-1. Green actions keep their place for all time. Yellow ones are behind them, and may be replaced by an exchange; a yellow action that
-   loses its place becomes red. `out` are the replica's own durable actions that were not delivered back yet (R7).
+1. Green actions keep their place for all time. Yellow ones are behind them, and may be replaced by an exchange; a yellow action
+   that loses its place becomes red. `out` are the replica's own durable actions that were not delivered back yet (R7).
 2. An action is *known* if its content is here or the base has it. Nothing is in the order whose content is not here (R2).
 3. What a crash leaves is `Stored`: records applied one after the other, in the order in which they were written. It makes no
    difference between red and out: who starts folds all into red at its first view anyway.
@@ -35,7 +35,7 @@ class Marks(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What goes with an application's snapshot: the prefix it was taken behind, and the client keys that count there (keys.py)."""
+    """What goes with an application's snapshot: the prefix behind which it was taken, and the client keys that count there."""
 
     base: Base
     keys: tuple[tuple[bytes, int], ...] = ()

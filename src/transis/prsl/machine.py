@@ -5,7 +5,8 @@
 
 1. Every method is an input; what follows from it is in `take()`, to be carried out in order (outputs.py).
 2. A message before its sender's STATE in the view, with the tag of another view, or of a process that is no replica, is dropped.
-3. What is bad is counted in `rejections` and dropped. What a caller asks for in vain is answered by a `Rejection`, which names why.
+3. What is bad is counted in `rejections` and dropped. What a caller asks for in vain is answered by a `Rejection`, which names
+   why.
 """
 
 from __future__ import annotations
@@ -185,10 +186,11 @@ class Machine:
         self._finish()
 
     def hung(self, is_hung: bool) -> None:
-        """A commit has taken longer than patience, or goes on again. An exchange would wait for its STATE (R16)."""
-        core = self._core
+        """A commit has taken longer than patience, or goes on again. An exchange would wait for its STATE (R16), and a primary in
+        which all must acknowledge for its ACK."""
+        core, round_ = self._core, self._core.round
         core.is_hung = is_hung
-        if is_hung and core.round is not None and core.round.stage in (Stage.STATES, Stage.CONTENT):
+        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, Stage.CONTENT) or core.config.acks_of_all):
             self._go_away()
         elif not is_hung and self._is_away and not core.is_stopped:
             self._is_away = False

@@ -16,10 +16,10 @@ from typing import Annotated, Final
 import msgspec
 
 from transis.prsl.actions import Action, ActionId, Counter, Lane, wrong_with
-from transis.prsl.prefix import Base, Digest, NumbersLayout, is_sorted
-from transis.prsl.record import Directory, Name, Record
+from transis.prsl.prefix import Base, Digest, is_sorted
+from transis.prsl.record import Directory, Name
 from transis.types.errors import Rejection
-from transis.types.ids import NodeId, ProcessId
+from transis.types.ids import ProcessId
 from transis.types.limits import REDS_MAX, RETRANSMITTED_MAX
 from transis.types.views import GroupViewId
 
@@ -169,8 +169,10 @@ def _wrong_with_actions(actions: Iterable[Action]) -> str:
 
 
 def _wrong_with_state(state: State) -> str:
-    if not wrong_record(state.green.record) == "" or not is_sorted(state.green.numbers):
-        return wrong_record(state.green.record) or "numbers out of order"
+    if not state.green.record.is_well_formed():
+        return "a membership record whose numbers do not fit"
+    if not is_sorted(state.green.numbers):
+        return "numbers out of order"
     if state.held_from > state.green.place:
         return f"a log from place {state.held_from} with {state.green.place} green actions"
     if any(not 1 <= first <= last for _, _, first, last in state.red) or list(state.red) != sorted(state.red):
@@ -179,10 +181,6 @@ def _wrong_with_state(state: State) -> str:
         return f"more than {REDS_MAX} red actions"
     named = [*state.yellow, *((creator, lane, first) for creator, lane, first, _ in state.red)]
     return "" if len(set(named)) == len(named) else "an action twice"
-
-
-def wrong_record(record: Record) -> str:
-    return "" if record.is_well_formed() else "a membership record whose numbers do not fit"
 
 
 def ranges(ids: Iterable[ActionId]) -> tuple[Range, ...]:

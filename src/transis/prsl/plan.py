@@ -1,9 +1,12 @@
 """What an exchange finds out: a function of the STATEs of a view, the same at all its members (prsl 5).
 
-1. The primary that was committed last decides; of those who have it, the one with the *longest* order (R1). Green is what at least
-   one of all is sure of, so it may be longer than that order where somebody got it by bulk (R20). Then no majority can be here.
-2. Content comes first and is adopted afterwards (R2): every action that some member lacks is sent by the lowest replica that has it.
-3. Who is near gets what it lacks of the green order in the exchange; who is behind gets it beside the traffic, and nobody waits (R3).
+1. The primary that was committed last decides; of those who have it, the one with the *longest* order (R1). Green is what at
+   least one of all is sure of, so it may be longer than that order where somebody got it by bulk (R20). Then no majority can be
+   here.
+2. Content comes first and is adopted afterwards (R2): every action that some member lacks is sent by the lowest replica that has
+   it.
+3. Who is near gets what it lacks of the green order in the exchange; who is behind gets it beside the traffic, and nobody waits
+   (R3).
 4. What is already green is asked of the numbers that the STATE with the highest green line tells, and never of what a replica
    happens to hold (R19, R22).
 """

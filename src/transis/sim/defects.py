@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Final, NamedTuple
@@ -362,9 +362,16 @@ def broken_engine(name: str) -> Iterator[None]:
         return
     if name not in DEFECTS:
         raise UsageError(f"no defect is called {name!r}; known are {', '.join(DEFECTS)}")
+    with changed(DEFECTS[name].changes):
+        yield
+
+
+@contextmanager
+def changed(changes: Iterable[Change]) -> Iterator[None]:
+    """Run with these changes of the source."""
     sound: list[tuple[FunctionType, CodeType]] = []
     try:
-        for change in DEFECTS[name].changes:
+        for change in changes:
             sound += _apply(change)
         yield
     finally:

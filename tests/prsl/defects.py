@@ -1,0 +1,313 @@
+"""Replicas broken on purpose: what schedules or worked examples must catch.
+
+A defect changes a line or two of the machine's source (transis.sim.defects says how). What the papers or first drafts got wrong,
+or a hurried reader would leave out; the number is that of the deviation (docs/replication.md).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.sim.defects import Change, Defect
+
+SYNCED: Final = "        core.then(round_, lambda: core.send(state))\n"
+
+DEFECTS: Final[dict[str, Defect]] = {
+    "minimum": Defect(
+        "R1: of those who have the last primary the shortest order decides, with acknowledgements of a majority",
+        (Change("prsl.plan", "    longest = max(states", "    longest = min(states"),),
+    ),
+    "one_attempt": Defect(
+        "a primary is committed at the first ATTEMPT",
+        (
+            Change(
+                "prsl.corel",
+                "all(record.has_majority(round_.attempts) for record in round_.counting)",
+                "bool(round_.attempts)",
+            ),
+        ),
+    ),
+    "ack_before_sync": Defect(
+        "an action is acknowledged before it is synced",
+        (
+            Change("prsl.corel", "        round_.acked = core.journal.durable\n", "        round_.acked = core.log.end\n"),
+            Change(
+                "prsl.corel",
+                "            self._core.append(action)\n",
+                "            self._core.append(action)\n            self.acknowledge(round_)\n",
+            ),
+        ),
+    ),
+    "attempt_before_sync": Defect(
+        "ATTEMPT is said before it is synced",
+        (
+            Change(
+                "prsl.corel",
+                "            core.then(round_, lambda: core.send(Attempt(round_.tag)))\n",
+                "            core.send(Attempt(round_.tag))\n",
+            ),
+        ),
+    ),
+    "state_before_sync": Defect(
+        "STATE is said before what it tells is synced",
+        (Change("prsl.exchange", SYNCED, "        core.send(state)\n"),),
+    ),
+    "adopted_before_content": Defect(
+        "R2: what decides is adopted, and told, before its content is here",
+        (
+            Change(
+                "prsl.exchange",
+                "        round_.stage = Stage.CONTENT\n",
+                "        round_.stage = Stage.CONTENT\n        core.committed = plan.committed\n        core.write_marks()\n",
+            ),
+        ),
+    ),
+    "yellow_in_transition": Defect(
+        "R2b: what is delivered in the transitional view gets a place too",
+        (
+            Change(
+                "prsl.corel",
+                "        if round_.is_over or round_.stage <= Stage.CONTENT:\n",
+                "        if round_.stage <= Stage.CONTENT:\n",
+            ),
+            Change(
+                "prsl.corel",
+                "        if round_.may_acknowledge and not round_.is_over and",
+                "        if round_.may_acknowledge and",
+            ),
+        ),
+    ),
+    "incomplete_red": Defect(
+        "R4: content goes round by creator, and is kept though what it depends on is not known",
+        (
+            Change(
+                "prsl.exchange",
+                "batches(sorted(mine, key=lambda action: action.sort_key))",
+                "batches(sorted(mine, key=lambda action: action.id))",
+            ),
+            Change(
+                "prsl.exchange",
+                "        if not is_complete(action, lambda needed: self._is_known(round_, needed)):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    "green_before_sync": Defect(
+        "R6: what is green is delivered before it is synced here",
+        (
+            Change(
+                "prsl.delivery",
+                "        ready = min(core.log.green.place, core.journal.durable)\n",
+                "        ready = core.log.green.place\n",
+            ),
+        ),
+    ),
+    "reds_by_id": Defect(
+        "R12: red actions get their places by id, not by key",
+        (
+            Change(
+                "prsl.corel",
+                "        others = sorted(plan.others, key=lambda action: content[action].sort_key)\n",
+                "        others = sorted(plan.others)\n",
+            ),
+        ),
+    ),
+    "half_is_a_majority": Defect(
+        "half of the replicas count as a majority",
+        (
+            Change(
+                "prsl.record",
+                "        return 2 * here > len(self.members) if self.is_founded",
+                "        return 2 * here >= len(self.members) if self.is_founded",
+            ),
+            Change("prsl.corel", "        need = len(acks) // 2 + 1 if", "        need = (len(acks) + 1) // 2 if"),
+        ),
+    ),
+    "last_record_alone": Defect(
+        "R15: only the configuration that yellow changes make counts, and not the one at the green line",
+        (
+            Change(
+                "prsl.corel",
+                "        is_majority = all(record.has_majority(round_.numbers) for record in round_.counting)\n",
+                "        is_majority = round_.counting[-1].has_majority(round_.numbers)\n",
+            ),
+            Change(
+                "prsl.corel",
+                "all(record.has_majority(round_.attempts) for record in round_.counting)",
+                "round_.counting[-1].has_majority(round_.attempts)",
+            ),
+        ),
+    ),
+    "nothing_held_back": Defect(
+        "R15: a change becomes yellow though the view holds no majority of what it makes",
+        (
+            Change(
+                "prsl.corel",
+                "        if after is not round_.record and not after.has_majority(round_.numbers):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    "hung_stays": Defect(
+        "R16: a replica that cannot write stays in the group while an exchange waits for its STATE",
+        (
+            Change(
+                "prsl.machine",
+                "        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, "
+                "Stage.CONTENT) or core.config.acks_of_all):\n",
+                "        if False:\n",
+            ),
+            Change(
+                "prsl.machine",
+                "        if core.is_hung:\n            self._go_away()",
+                "        if False:\n            self._go_away()",
+            ),
+        ),
+    ),
+    "lines_not_capped": Defect(
+        "R17: what a member acknowledged beyond green counts as stable in the next view",
+        (
+            Change(
+                "prsl.corel",
+                "            peer.line = max(peer.line, min(synced, core.log.green.place))\n",
+                "            peer.line = max(peer.line, synced)\n",
+            ),
+            Change("prsl.core", "            peer.line = min(peer.line, self.log.green.place)\n", "            pass\n"),
+        ),
+    ),
+    "others_by_what_is_held": Defect(
+        "R19: whether a red action is green elsewhere is asked of the own log",
+        (
+            Change(
+                "prsl.exchange",
+                "        plan = round_.plan = make_plan(states, core.config.behind_max)\n",
+                "        plan = make_plan(states, core.config.behind_max)\n"
+                "        from transis.prsl.messages import ids_of\n"
+                "        held = {one for state in states.values() for one in (*state.yellow, "
+                "*ids_of(state.red))} - set(plan.tail)\n"
+                "        plan = round_.plan = plan._replace(\n"
+                "            others=frozenset(one for one in held if one not in core.log.green.numbers)\n"
+                "        )\n",
+            ),
+        ),
+    ),
+    "primary_with_part": Defect(
+        "R20: who catches up takes over the last primary with the first chunk",
+        (
+            Change(
+                "prsl.catchup",
+                "        log.advance(chunk.place + len(ids))\n",
+                "        log.advance(chunk.place + len(ids))\n"
+                "        if core.round is not None and core.round.plan is not None:\n"
+                "            core.committed = max(core.committed, core.round.plan.committed)\n",
+            ),
+        ),
+    ),
+    "sequence_by_what_is_held": Defect(
+        "R22: whether a delivered action is new is asked of what is held, which may have run ahead",
+        (
+            Change(
+                "prsl.corel",
+                "            if one.id in seen:\n",
+                "            if one.id in seen or one.id in self._core.log.green.numbers:\n",
+            ),
+        ),
+    ),
+    "trimmed_in_exchange": Defect(
+        "R23: the log is trimmed between STATE and the end of the exchange",
+        (
+            Change(
+                "prsl.delivery",
+                "        if round_ is not None and round_.stage in (Stage.STATES, Stage.CONTENT):\n            return\n",
+                "",
+            ),
+        ),
+    ),
+    "keys_without_horizon": Defect(
+        "R25: a key that is not remembered runs, however old it is",
+        (Change("prsl.keys", "        if at < self.evicted_to:\n", "        if False:\n"),),
+    ),
+    "keys_without_order": Defect(
+        "R25: a snapshot has the keys in another order, so that another one is dropped first",
+        (
+            Change(
+                "prsl.keys", "        return tuple(self._known.items())\n", "        return tuple(sorted(self._known.items()))\n"
+            ),
+        ),
+    ),
+    "gone_at_once": Defect(
+        "R26: who was removed is gone before the others know",
+        (
+            Change(
+                "prsl.delivery",
+                "        if 2 * len(knowing) > len(members):\n",
+                "        if True:\n",
+            ),
+        ),
+    ),
+    "other_views_count": Defect(
+        "R10: messages that were sent in another view count",
+        (Change("prsl.machine", "        elif message.view == round_.tag:\n", "        else:\n"),),
+    ),
+    "own_in_the_log_at_once": Defect(
+        "R7: in a primary an own action gets its place when it is posted, not when it is delivered",
+        (
+            Change(
+                "prsl.machine",
+                "        if round_ is not None and settled and not round_.is_behind:\n",
+                "        if round_ is not None and round_.stage == Stage.PRIMARY and round_.seen is not "
+                "None and not round_.is_over:\n"
+                "            core.log.came_back(action.id)\n"
+                "            round_.seen.add(action.id)\n"
+                "            round_.length += 1\n"
+                "            core.append(action.id)\n"
+                "            core.then(round_, lambda: core.send(Posted(round_.tag, action)))\n"
+                "        elif round_ is not None and settled and not round_.is_behind:\n",
+            ),
+        ),
+    ),
+    "green_never_beyond": Defect(
+        "R20: it is taken for a contradiction that green is longer than the order that decides",
+        (
+            Change(
+                "prsl.corel",
+                "        assert not (is_majority and plan.is_contradicted), ",
+                "        assert not plan.is_contradicted, ",
+            ),
+        ),
+    ),
+}
+
+BY_EXAMPLE: Final = {
+    "minimum": "longest_order_decides",
+    "one_attempt": "attempt_of_a_majority",
+    "adopted_before_content": "content_comes_first",
+    "yellow_in_transition": "yellow_in_the_regular_view_only",
+    "incomplete_red": "answer_not_before_its_question",
+    "lines_not_capped": "line_ends_with_its_view",
+    "primary_with_part": "half_an_order_has_no_vote",
+    "sequence_by_what_is_held": "snapshot_runs_ahead",
+    "gone_at_once": "removed_goes_on_answering",
+    "green_never_beyond": "green_beyond_yellow",
+    "nothing_held_back": "dead_newcomer_blocks_nobody",
+}
+"""Defects that a worked example catches for sure; schedules meet most of them hardly ever."""
+
+BY_SCHEDULE: Final = {
+    "ack_before_sync": 2,
+    "attempt_before_sync": 0,
+    "state_before_sync": 0,
+    "minimum": 225,
+    "green_before_sync": 0,
+    "reds_by_id": 0,
+    "half_is_a_majority": 36,
+    "last_record_alone": 68,
+    "hung_stays": 737,
+    "others_by_what_is_held": 5,
+    "trimmed_in_exchange": 822,
+    "keys_without_horizon": 8,
+    "keys_without_order": 663,
+    "other_views_count": 22,
+    "own_in_the_log_at_once": 2,
+}
+"""Defects that schedules catch, each with a seed below 2,000 that does."""

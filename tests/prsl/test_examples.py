@@ -1,0 +1,32 @@
+"""The counter-examples hold with the machine as it is, and catch the defects that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.prsl.checks import Violation
+from tests.prsl.defects import BY_EXAMPLE, DEFECTS
+from tests.prsl.examples import EXAMPLES, empty_disk_under_its_old_identity
+from tests.prsl.stories import Story
+from transis.sim.defects import changed
+
+NAMED = {example.__name__: example for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=list(NAMED))
+def test_the_machine_gets_it_right(example: Callable[[], Story]) -> None:
+    example()
+
+
+@pytest.mark.parametrize(("defect", "example"), BY_EXAMPLE.items(), ids=list(BY_EXAMPLE))
+def test_the_defect_is_caught(defect: str, example: str) -> None:
+    with changed(DEFECTS[defect].changes), pytest.raises((Violation, AssertionError)):
+        NAMED[example]()
+
+
+def test_an_empty_disk_must_not_have_its_old_identity() -> None:
+    """This is why a directory has a random identity, made with it (R18)."""
+    with pytest.raises(Violation, match="replicated_order: place 0 is 1:1, and at bob 2:1"):
+        empty_disk_under_its_old_identity()
