@@ -1,4 +1,4 @@
-"""The counter-examples of the deviations, as stories (prsl 12). Each is right with the machine as it is.
+"""The counter-examples of the deviations, as stories. Each is right with the machine as it is.
 
 Most of them a random schedule meets in one of ten thousand seeds or never, so the defects that they show are run against them.
 """

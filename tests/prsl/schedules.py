@@ -345,7 +345,7 @@ class World:
             return
         removed = {number for number, disk in self.cluster.numbers.items() if self._name(number) is None}
         record = max((one.machine.status().record for one in self.replicas.values()), key=lambda one: one.version)
-        gone = {seat.number for seat in record.seats if seat.number not in record.members}
+        gone = {entry.number for entry in record.entries if entry.number not in record.members}
         self.cluster.ledger.all_is_ordered(removed | gone | self.cluster.lost, with_changes=not self.away)
 
     def settle(self, names: list[str], who: str) -> bool:

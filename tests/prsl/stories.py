@@ -14,7 +14,7 @@ from transis.prsl.actions import Action, ActionId, Kind, Lane
 from transis.prsl.core import Config
 from transis.prsl.log import Kept, Marks, Placed, Stored
 from transis.prsl.prefix import Base, beginning
-from transis.prsl.record import Record, Seat
+from transis.prsl.record import Record, Entry
 
 LARGE = 200 * 1024
 """Bytes of messages of which only one fits into a chunk or a retransmission."""
@@ -30,11 +30,11 @@ class Story:
         self.cluster = Cluster(Random(1))
         self.streams = self.cluster.streams
         self.names = NAMES[:replicas]
-        seats = tuple(Seat(number, name, bytes([number]) * 16) for number, name in enumerate(self.names, 1))
-        self.base = beginning(Record(1, seats, tuple(range(1, replicas + 1))))
+        entries = tuple(Entry(number, name, bytes([number]) * 16) for number, name in enumerate(self.names, 1))
+        self.base = beginning(Record(1, entries, tuple(range(1, replicas + 1))))
         self.options = options
-        for seat in seats:
-            self.new_disk(seat.name, seat.directory, self.base)
+        for entry in entries:
+            self.new_disk(entry.name, entry.directory, self.base)
 
     def new_disk(self, name: str, directory: bytes, base: Base) -> Disk:
         disk = Disk(Config(name, directory, (), **self.options))  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from transis.prsl.messages import (
     ranges,
     view_tag,
 )
-from transis.prsl.record import Change, Seat, What, change_of, encode_change, founding
+from transis.prsl.record import Change, Entry, What, change_of, encode_change, founding
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.types.views import GroupViewId
@@ -39,7 +39,7 @@ ANN = ProcessId(NodeId("ann", 1, 7), 1)
 BASE = first_base(Config("ann", bytes(16), ("ann", "bob")))
 ONE = action(1, 2, lts=9, deps=((2, 4),))
 KEYED = msgspec.structs.replace(ONE, key=bytes(16), at=7, posted=1_700_000_000_000_000)
-FOUND = founding([Seat(1, "ann", bytes(16)), Seat(2, "bob", bytes(16))])
+FOUND = founding([Entry(1, "ann", bytes(16)), Entry(2, "bob", bytes(16))])
 STATE = State(5, "ann", bytes(16), 3, 1, 4, 6, (ONE.id,), ((2, Lane.MESSAGES, 1, 3),), 0, 2, BASE)
 MESSAGES: tuple[Message, ...] = (
     STATE,
@@ -142,7 +142,7 @@ def test_a_view_has_one_tag() -> None:
 
 
 def test_a_change_that_cannot_be_read_asks_for_nothing() -> None:
-    change = Change(What.JOIN, 1, 0, (Seat(0, "dan", bytes(16)),))
+    change = Change(What.JOIN, 1, 0, (Entry(0, "dan", bytes(16)),))
     good = Action(ActionId(1, Lane.CHANGES, 1), Kind.CHANGE, 1, (), (), encode_change(change))
     assert change_of(good) == change and not wrong_with(good)
     assert change_of(msgspec.structs.replace(good, data=b"\xc1")) is None

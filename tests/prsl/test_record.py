@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from transis.prsl.actions import Action, ActionId, Kind, Lane
-from transis.prsl.record import Change, Record, Seat, What, configurations, encode_change, fold, founders, founding
+from transis.prsl.record import Change, Record, Entry, What, configurations, encode_change, fold, founders, founding
 
 FOUNDED = fold(
-    founders(["cyd", "ann", "bob"]), founding([Seat(n, name, bytes([n]) * 16) for n, name in enumerate(("ann", "bob", "cyd"), 1)])
+    founders(["cyd", "ann", "bob"]),
+    founding([Entry(n, name, bytes([n]) * 16) for n, name in enumerate(("ann", "bob", "cyd"), 1)]),
 )
 
 
@@ -16,27 +17,27 @@ def changing(change: Change, number: int = 1) -> Action:
     return Action(ActionId(1, Lane.CHANGES, number), Kind.CHANGE, 1, (), (), encode_change(change))
 
 
-def seat(name: str, digit: int) -> tuple[Seat, ...]:
-    return (Seat(0, name, bytes([digit]) * 16),)
+def entry(name: str, digit: int) -> tuple[Entry, ...]:
+    return (Entry(0, name, bytes([digit]) * 16),)
 
 
 def test_founders_are_numbered_by_name_and_count_only_all_together() -> None:
     record = founders(["cyd", "ann", "bob"])
-    assert [(one.number, one.name) for one in record.seats] == [(1, "ann"), (2, "bob"), (3, "cyd")]
+    assert [(one.number, one.name) for one in record.entries] == [(1, "ann"), (2, "bob"), (3, "cyd")]
     assert not record.is_founded and not record.has_majority({1, 2}) and record.has_majority({1, 2, 3})
     assert FOUNDED.is_founded and FOUNDED.has_majority({1, 3}) and not FOUNDED.has_majority({2})
 
 
 def test_a_newcomer_takes_the_founders_as_they_are() -> None:
-    assert fold(Record(0, (), ()), founding(FOUNDED.seats)) == FOUNDED
+    assert fold(Record(0, (), ()), founding(FOUNDED.entries)) == FOUNDED
 
 
 @pytest.mark.parametrize(
     ("change", "members"),
     [
-        (Change(What.JOIN, 1, 0, seat("dan", 9)), (1, 2, 3, 4)),
+        (Change(What.JOIN, 1, 0, entry("dan", 9)), (1, 2, 3, 4)),
         (Change(What.LEAVE, 1, 2), (1, 3)),
-        (Change(What.REPLACE, 1, 3, seat("cyd", 9)), (1, 2, 4)),
+        (Change(What.REPLACE, 1, 3, entry("cyd", 9)), (1, 2, 4)),
     ],
     ids=["join", "leave", "replace"],
 )
@@ -49,15 +50,15 @@ def test_an_effective_change(change: Change, members: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        Change(What.JOIN, 0, 0, seat("dan", 9)),
-        Change(What.JOIN, 1, 0, seat("bob", 9)),
-        Change(What.JOIN, 1, 0, seat("dan", 2)),
+        Change(What.JOIN, 0, 0, entry("dan", 9)),
+        Change(What.JOIN, 1, 0, entry("bob", 9)),
+        Change(What.JOIN, 1, 0, entry("dan", 2)),
         Change(What.JOIN, 1, 0, ()),
-        Change(What.JOIN, 1, 0, (Seat(0, "dan", b"short"),)),
+        Change(What.JOIN, 1, 0, (Entry(0, "dan", b"short"),)),
         Change(What.LEAVE, 1, 4),
-        Change(What.REPLACE, 1, 4, seat("cyd", 9)),
-        Change(What.REPLACE, 1, 3, seat("ann", 9)),
-        Change(What.FOUND, 1, 0, FOUNDED.seats),
+        Change(What.REPLACE, 1, 4, entry("cyd", 9)),
+        Change(What.REPLACE, 1, 3, entry("ann", 9)),
+        Change(What.FOUND, 1, 0, FOUNDED.entries),
     ],
     ids=["version", "name", "directory", "nobody", "short", "unknown", "unknown too", "another's name", "founded"],
 )
@@ -81,6 +82,6 @@ def test_every_configuration_on_the_way_counts() -> None:
 
 
 def test_a_replaced_name_has_a_new_number() -> None:
-    after = fold(FOUNDED, changing(Change(What.REPLACE, 1, 3, seat("cyd", 9))))
+    after = fold(FOUNDED, changing(Change(What.REPLACE, 1, 3, entry("cyd", 9))))
     assert after.number_of("cyd", bytes([9]) * 16) == 4 and after.number_of("cyd", bytes([3]) * 16) == 3
     assert after.number_of("cyd", bytes([8]) * 16) == 0

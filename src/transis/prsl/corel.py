@@ -1,4 +1,4 @@
-"""Ordering corel: any majority that is together and can write orders all it knows (prsl 6).
+"""Ordering corel: any majority that is together and can write orders all it knows.
 
     exchange done → ATTEMPT → a majority's ATTEMPTs: the primary is committed → actions get places (yellow) → ACKs → green
 
@@ -21,7 +21,7 @@ from transis.prsl.core import Core, Round, Stage
 from transis.prsl.exchange import Exchange, is_complete
 from transis.prsl.messages import Ack, Attempt, Posted
 from transis.prsl.plan import Plan
-from transis.prsl.record import FOUNDING, Record, Seat, configurations, fold, founding
+from transis.prsl.record import FOUNDING, Record, Entry, configurations, fold, founding
 
 
 class Corel:
@@ -60,8 +60,8 @@ class Corel:
 
     def _fits(self, round_: Round, record: Record) -> bool:
         """Whether everybody here has the directory that the record has under its number (R18)."""
-        seats = [(record.seat(state.number), state) for state in round_.states.values()]
-        return not record.is_founded or all(seat is None or seat.directory == state.directory for seat, state in seats)
+        entries = [(record.entry(state.number), state) for state in round_.states.values()]
+        return not record.is_founded or all(entry is None or entry.directory == state.directory for entry, state in entries)
 
     def _adopt(self, round_: Round, plan: Plan) -> None:
         """Everything of it is in the log, so that this replica may vote for it and provide it."""
@@ -116,8 +116,8 @@ class Corel:
 
     def _found(self, round_: Round) -> None:
         """The first action of all says whose directory is whose (R32). Everybody builds it; nobody posts it."""
-        seats = [Seat(state.number, state.name, state.directory) for state in round_.states.values()]
-        action = founding(seats)
+        entries = [Entry(state.number, state.name, state.directory) for state in round_.states.values()]
+        action = founding(entries)
         self._core.keep(action)
         assert round_.seen is not None
         round_.seen.add(FOUNDING)

@@ -1,4 +1,4 @@
-"""From green to the application: delivery in order, snapshots, trimming, and what is stable (prsl 9, 10).
+"""From green to the application: delivery in order, snapshots, trimming, and what is stable.
 
 1. An action is handed over when it is green and the order up to it is synced *here* (R6): else a power cut of all could give its
    place to another one after the application saw it.
@@ -32,6 +32,10 @@ class Delivery:
         self.prefix = Prefix(snapshot.base)
         self._keys = Keys(snapshot.keys, snapshot.evicted_to, self._core.config.keys_max)
         self.left_at = 0
+        core, numbers = self._core, self.prefix.numbers
+        own = [one for one in core.log.content.values() if one.id.creator == core.number and one.id not in numbers]
+        self.own_waiting = sum(action.size for action in own)
+        """Bytes of own actions that were not delivered yet."""
         self._has_left()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
@@ -57,10 +61,12 @@ class Delivery:
             effect, first = self._keys.use(action.key, action.at, prefix.offset)
         self._core.outputs.append(Ordered(prefix.place, prefix.offset, action, effect, first))
         prefix.take(action)
+        if action.id.creator == self._core.number:
+            self.own_waiting -= action.size
 
     def _has_left(self) -> bool:
         number = self._core.number
-        if not number or self.prefix.record.seat(number) is None or number in self.prefix.record.members:
+        if not number or self.prefix.record.entry(number) is None or number in self.prefix.record.members:
             return False
         self.left_at = self.prefix.place
         lost = tuple(action for action in self._core.log.out)

@@ -1,4 +1,4 @@
-"""The exchange: in each new view replicas tell what they have, and give each other what some lack (prsl 5).
+"""The exchange: in each new view replicas tell what they have, and give each other what some lack.
 
 STATE of every member is delivered → a plan (plan.py), the same at all → content goes round → *done*, at the same place of the
 group's order for everybody, also for those that are behind. Nothing of the plan is adopted before its content is in the log (R2).
@@ -86,7 +86,7 @@ class Exchange:
         """Whether a STATE is not that of a replica. Who is wrong stops and leaves, and the others get a view without it."""
         core = self._core
         best = max(round_.states.values(), key=lambda state: (state.green.place, -state.number)).green.record
-        if not best.is_founded and len({state.green.record.seats for state in round_.states.values()}) > 1:
+        if not best.is_founded and len({state.green.record.entries for state in round_.states.values()}) > 1:
             core.trouble = self._lists(round_)
             return True
         wrong = {
@@ -100,7 +100,9 @@ class Exchange:
         return bool(wrong) or len(round_.numbers) < len(round_.states)
 
     def _lists(self, round_: Round) -> str:
-        told = sorted((state.name, ", ".join(seat.name for seat in state.green.record.seats)) for state in round_.states.values())
+        told = sorted(
+            (state.name, ", ".join(entry.name for entry in state.green.record.entries)) for state in round_.states.values()
+        )
         lists = "; ".join(f"{name} has [{names}]" for name, names in told)
         return f"the lists of replicas differ: {lists}. Start them all with the same list"
 

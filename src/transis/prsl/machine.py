@@ -35,7 +35,7 @@ from transis.prsl.messages import (
 )
 from transis.prsl.outputs import Accepted, JoinGroup, LeaveGroup, Output
 from transis.prsl.prefix import Base, beginning
-from transis.prsl.record import Change, Record, Seat, What, configurations, encode_change, fold, founders
+from transis.prsl.record import Change, Record, Entry, What, configurations, encode_change, fold, founders
 from transis.types.errors import Rejection
 from transis.types.ids import ProcessId
 from transis.types.limits import ACTION_BYTES_MAX, ACTION_MESSAGES_MAX, MESSAGE_MAX
@@ -224,8 +224,8 @@ class Machine:
         """Ask for a change of membership. Another one that gets its place first makes it void, which `Ordered` says."""
         core = self._core
         record = core.log.green.record
-        seats = (Seat(0, name, directory),) if what in (What.JOIN, What.REPLACE) else ()
-        change = Change(what, record.version, number, seats)
+        entries = (Entry(0, name, directory),) if what in (What.JOIN, What.REPLACE) else ()
+        change = Change(what, record.version, number, entries)
         action_id = ActionId(core.number, Lane.CHANGES, self._next_number(Lane.CHANGES))
         action = Action(action_id, Kind.CHANGE, core.log.lts + 1, (), (), encode_change(change))
         why = self._why_not(action.size)
@@ -244,7 +244,7 @@ class Machine:
             return Rejection("member", f"{core.config.name!r} is not a member yet: add it at one of the members")
         if core.is_hung:
             return Rejection("disk", "the disk of this replica does not answer")
-        waiting = sum(core.log.content[action].size for action in core.log.out)
+        waiting = self._delivery.own_waiting
         if waiting + size > core.config.out_max:
             return Rejection("full", f"{waiting} bytes wait to be ordered already: post again when a majority is together")
         return None
@@ -273,6 +273,7 @@ class Machine:
     def _accept(self, action: Action) -> None:
         core, round_ = self._core, self._core.round
         core.log.post(action)
+        self._delivery.own_waiting += action.size
         core.journal.write(Kept(action))
         core.journal.then(lambda: core.outputs.append(Accepted((action.id,))))
         settled = round_ is not None and round_.stage in (Stage.MINORITY, Stage.PRIMARY) and not round_.is_over
@@ -334,13 +335,13 @@ class Machine:
         core, log, round_ = self._core, self._core.log, self._core.round
         record = log.green.record
         here = round_.numbers if round_ is not None else set()
-        seats = [record.seats[number - 1] for number in record.members if number not in here]
+        entries = [record.entries[number - 1] for number in record.members if number not in here]
         return Status(
             round_.stage if round_ is not None else None,
             round_ is not None and round_.is_behind,
             core.number,
             record,
-            tuple(seat.name for seat in seats),
+            tuple(entry.name for entry in entries),
             log.green.place,
             log.end - log.green.place,
             len(log.red),
@@ -380,4 +381,4 @@ def _wrong_messages(messages: list[bytes], size: int, key: bytes) -> Rejection |
 
 
 def _names(record: Record) -> str:
-    return ", ".join(f"{record.seats[number - 1].name} ({number})" for number in record.members)
+    return ", ".join(f"{record.entries[number - 1].name} ({number})" for number in record.members)

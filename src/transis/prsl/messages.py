@@ -48,7 +48,7 @@ class State(Layout, frozen=True, tag=1):
     directory: Directory
     life: Counter
     number: Counter
-    """As which replica it counts, by its own record; 0 if it knows of no seat."""
+    """As which replica it counts, by its own record; 0 if it knows of no entry."""
     committed: Counter
     attempted: Counter
     yellow: Ids

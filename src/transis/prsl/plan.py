@@ -1,4 +1,4 @@
-"""What an exchange finds out: a function of the STATEs of a view, the same at all its members (prsl 5).
+"""What an exchange finds out: a function of the STATEs of a view, the same at all its members.
 
 1. The primary that was committed last decides; of those who have it, the one with the *longest* order (R1). Green is what at
    least one of all is sure of, so it may be longer than that order where somebody got it by bulk (R20). Then no majority can be

@@ -42,7 +42,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX)]
 Directory = Annotated[bytes, msgspec.Meta(max_length=DIRECTORY_SIZE)]
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A replica's number, name and directory; the directory is empty until the group is founded."""
 
     number: Counter
@@ -50,38 +50,38 @@ class Seat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     directory: Directory = b""
 
 
-Seats = Annotated[tuple[Seat, ...], msgspec.Meta(max_length=REPLICAS_MAX)]
+Entries = Annotated[tuple[Entry, ...], msgspec.Meta(max_length=REPLICAS_MAX)]
 Members = Annotated[tuple[Counter, ...], msgspec.Meta(max_length=REPLICAS_MAX)]
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`number` leaves, `seats` come. A JOIN's seat has number 0: it gets the next one at its place."""
+    """`number` leaves, `entries` come. A JOIN's entry has number 0: it gets the next one at its place."""
 
     what: What
     version: Counter
     number: Counter = 0
-    seats: Seats = ()
+    entries: Entries = ()
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`seats` has every replica that ever was, by number; `members` those that are replicas now, sorted."""
+    """`entries` has every replica that ever was, by number; `members` those that are replicas now, sorted."""
 
     version: Counter
-    seats: Seats
+    entries: Entries
     members: Members
 
     @property
     def is_founded(self) -> bool:
         return self.version > 0
 
-    def seat(self, number: int) -> Seat | None:
-        return self.seats[number - 1] if 0 < number <= len(self.seats) else None
+    def entry(self, number: int) -> Entry | None:
+        return self.entries[number - 1] if 0 < number <= len(self.entries) else None
 
     def number_of(self, name: str, directory: bytes) -> int:
         """The number of a replica that was ever in the record, 0 if it was not. Before the founding the name is all there is."""
-        for seat in self.seats:
-            if seat.name == name and (seat.directory == directory or not self.is_founded):
-                return seat.number
+        for entry in self.entries:
+            if entry.name == name and (entry.directory == directory or not self.is_founded):
+                return entry.number
         return 0
 
     def has_majority(self, present: Collection[int]) -> bool:
@@ -89,14 +89,14 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return 2 * here > len(self.members) if self.is_founded else here == len(self.members)
 
     def is_well_formed(self) -> bool:
-        numbers = [seat.number for seat in self.seats]
+        numbers = [entry.number for entry in self.entries]
         known = set(numbers)
         return numbers == list(range(1, len(numbers) + 1)) and list(self.members) == sorted(known.intersection(self.members))
 
 
 def founders(names: Collection[str]) -> Record:
-    seats = tuple(Seat(number, name) for number, name in enumerate(sorted(set(names)), 1))
-    return Record(0, seats, tuple(seat.number for seat in seats))
+    entries = tuple(Entry(number, name) for number, name in enumerate(sorted(set(names)), 1))
+    return Record(0, entries, tuple(entry.number for entry in entries))
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -107,9 +107,9 @@ def encode_change(change: Change) -> bytes:
     return _encoder.encode(change)
 
 
-def founding(seats: Sequence[Seat]) -> Action:
+def founding(entries: Sequence[Entry]) -> Action:
     """The action that founds the group with these directories: the same bytes wherever it is built."""
-    change = Change(What.FOUND, 0, 0, tuple(sorted(seats, key=lambda seat: seat.number)))
+    change = Change(What.FOUND, 0, 0, tuple(sorted(entries, key=lambda entry: entry.number)))
     return Action(FOUNDING, Kind.CHANGE, 1, (), (), encode_change(change))
 
 
@@ -135,43 +135,45 @@ def fold(record: Record, action: Action) -> Record:
 
 def _found(record: Record, change: Change) -> Record:
     """A newcomer's record is empty, and takes the founders as they are."""
-    if not record.seats:
-        record = Record(0, change.seats, tuple(seat.number for seat in change.seats))
-    fits = [(seat.number, seat.name) for seat in change.seats] == [(seat.number, seat.name) for seat in record.seats]
-    whole = all(len(seat.directory) == DIRECTORY_SIZE for seat in change.seats)
-    return Record(1, change.seats, record.members) if fits and whole and record.is_well_formed() else record
+    if not record.entries:
+        record = Record(0, change.entries, tuple(entry.number for entry in change.entries))
+    fits = [(entry.number, entry.name) for entry in change.entries] == [(entry.number, entry.name) for entry in record.entries]
+    whole = all(len(entry.directory) == DIRECTORY_SIZE for entry in change.entries)
+    return Record(1, change.entries, record.members) if fits and whole and record.is_well_formed() else record
 
 
 def _join(record: Record, change: Change) -> Record:
-    if len(change.seats) != 1 or not _is_new(record, change.seats[0], set(record.members)):
+    if len(change.entries) != 1 or not _is_new(record, change.entries[0], set(record.members)):
         return record
-    return _with(record, change.seats[0], record.members)
+    return _with(record, change.entries[0], record.members)
 
 
 def _leave(record: Record, change: Change) -> Record:
     if change.number not in record.members or len(record.members) == 1:
         return record
-    return Record(record.version + 1, record.seats, tuple(number for number in record.members if number != change.number))
+    return Record(record.version + 1, record.entries, tuple(number for number in record.members if number != change.number))
 
 
 def _replace(record: Record, change: Change) -> Record:
     rest = tuple(number for number in record.members if number != change.number)
-    if len(rest) == len(record.members) or len(change.seats) != 1 or not _is_new(record, change.seats[0], set(rest)):
+    if len(rest) == len(record.members) or len(change.entries) != 1 or not _is_new(record, change.entries[0], set(rest)):
         return record
-    return _with(record, change.seats[0], rest)
+    return _with(record, change.entries[0], rest)
 
 
-def _is_new(record: Record, seat: Seat, members: set[int]) -> bool:
+def _is_new(record: Record, entry: Entry, members: set[int]) -> bool:
     """Nobody had the directory yet, and no member has the name."""
-    if len(seat.directory) != DIRECTORY_SIZE or len(record.seats) >= REPLICAS_MAX:
+    if len(entry.directory) != DIRECTORY_SIZE or len(record.entries) >= REPLICAS_MAX:
         return False
-    return all(old.directory != seat.directory and (old.name != seat.name or old.number not in members) for old in record.seats)
+    return all(
+        old.directory != entry.directory and (old.name != entry.name or old.number not in members) for old in record.entries
+    )
 
 
-def _with(record: Record, seat: Seat, members: tuple[int, ...]) -> Record:
-    number = len(record.seats) + 1
-    seats = (*record.seats, Seat(number, seat.name, seat.directory))
-    return Record(record.version + 1, seats, (*members, number))
+def _with(record: Record, entry: Entry, members: tuple[int, ...]) -> Record:
+    number = len(record.entries) + 1
+    entries = (*record.entries, Entry(number, entry.name, entry.directory))
+    return Record(record.version + 1, entries, (*members, number))
 
 
 _APPLY: Final = {What.FOUND: _found, What.JOIN: _join, What.LEAVE: _leave, What.REPLACE: _replace}
