@@ -14,7 +14,7 @@ from transis.prsl.actions import Action, ActionId, Kind, Lane
 from transis.prsl.core import Config
 from transis.prsl.log import Kept, Marks, Placed, Stored
 from transis.prsl.prefix import Base, beginning
-from transis.prsl.record import Record, Entry
+from transis.prsl.record import Entry, Record
 
 LARGE = 200 * 1024
 """Bytes of messages of which only one fits into a chunk or a retransmission."""

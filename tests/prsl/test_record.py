@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transis.prsl.actions import Action, ActionId, Kind, Lane
-from transis.prsl.record import Change, Record, Entry, What, configurations, encode_change, fold, founders, founding
+from transis.prsl.record import Change, Entry, Record, What, configurations, encode_change, fold, founders, founding
 
 FOUNDED = fold(
     founders(["cyd", "ann", "bob"]),

@@ -20,6 +20,7 @@ from transis.prsl.plan import Plan
 from transis.prsl.prefix import Base, Numbers
 from transis.prsl.record import Record
 from transis.types.ids import ProcessId
+from transis.types.limits import PENDING_MAX
 
 
 class Config(NamedTuple):
@@ -85,6 +86,17 @@ class Round:
         self.acked = 0
         self.may_acknowledge = False
         self.providers: list[ProcessId] = []
+
+    def wait(self, action: Action) -> None:
+        """Until what it depends on comes. Beyond the limit it is dropped, by all alike; its creator tells it in its next STATE."""
+        if len(self.pending) < PENDING_MAX:
+            self.pending[action.id] = action
+
+    def take_pending(self) -> list[Action]:
+        """Something new is known: look at all of them again."""
+        waiting = list(self.pending.values())
+        self.pending.clear()
+        return waiting
 
     @property
     def numbers(self) -> set[int]:

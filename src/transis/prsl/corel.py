@@ -21,7 +21,7 @@ from transis.prsl.core import Core, Round, Stage
 from transis.prsl.exchange import Exchange, is_complete
 from transis.prsl.messages import Ack, Attempt, Posted
 from transis.prsl.plan import Plan
-from transis.prsl.record import FOUNDING, Record, Entry, configurations, fold, founding
+from transis.prsl.record import FOUNDING, Entry, Record, configurations, fold, founding
 
 
 class Corel:
@@ -182,11 +182,10 @@ class Corel:
             if one.id in seen:
                 continue
             if not is_complete(one, seen.__contains__):
-                round_.pending[one.id] = one
+                round_.wait(one)
                 continue
             self._take(round_, one)
-            fit += round_.pending.values()
-            round_.pending.clear()
+            fit += round_.take_pending()
 
     def _take(self, round_: Round, action: Action) -> None:
         assert round_.seen is not None

@@ -190,16 +190,16 @@ class Exchange:
 
     def take(self, round_: Round, action: Action) -> None:
         """Keep it as red if everything that it depends on is known; otherwise it waits in memory, and nobody hears of it (R4)."""
-        if self._core.log.knows(action.id) and action.id not in self._core.log.out:
-            return
-        if not is_complete(action, lambda needed: self._is_known(round_, needed)):
-            round_.pending[action.id] = action
-            return
-        self._core.keep(action)
-        for waiting in list(round_.pending.values()):
-            if waiting.id in round_.pending:
-                del round_.pending[waiting.id]
-                self.take(round_, waiting)
+        fit = [action]
+        while fit:
+            one = fit.pop()
+            if self._core.log.knows(one.id) and one.id not in self._core.log.out:
+                continue
+            if is_complete(one, lambda needed: self._is_known(round_, needed)):
+                self._core.keep(one)
+                fit += round_.take_pending()
+            else:
+                round_.wait(one)
 
     def _is_known(self, round_: Round, action: ActionId) -> bool:
         return self._core.log.knows(action) or (round_.seen is not None and action in round_.seen)

@@ -35,7 +35,7 @@ from transis.prsl.messages import (
 )
 from transis.prsl.outputs import Accepted, JoinGroup, LeaveGroup, Output
 from transis.prsl.prefix import Base, beginning
-from transis.prsl.record import Change, Record, Entry, What, configurations, encode_change, fold, founders
+from transis.prsl.record import Change, Entry, Record, What, configurations, encode_change, fold, founders
 from transis.types.errors import Rejection
 from transis.types.ids import ProcessId
 from transis.types.limits import ACTION_BYTES_MAX, ACTION_MESSAGES_MAX, MESSAGE_MAX

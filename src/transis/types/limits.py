@@ -97,3 +97,6 @@ REDS_MAX: Final = 1 << 20
 
 RETRANSMITTED_MAX: Final = 4096
 """Actions of one message of an exchange or of a catch-up; their bytes are bounded too."""
+
+PENDING_MAX: Final = 4096
+"""Actions that wait in a replica's memory for what they depend on. What finds no room is told again in the next view."""
