@@ -87,8 +87,8 @@ DEFECTS: Final[dict[str, Defect]] = {
             ),
             Change(
                 "prsl.exchange",
-                "        if not is_complete(action, lambda needed: self._is_known(round_, needed)):\n",
-                "        if False:\n",
+                "            if is_complete(one, lambda needed: self._is_known(round_, needed)):\n",
+                "            if True:\n",
             ),
         ),
     ),

@@ -54,6 +54,10 @@ class Disk:
         self.files: dict[int, Files] = {0: Files(0, frozenset())}
         self.life = 0
 
+    def begin_life(self) -> None:
+        """A process opens it."""
+        self.life += 1
+
     def sync(self) -> int:
         ticket, records = self.open.popleft()
         for record in records:
@@ -96,7 +100,7 @@ class Replica:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
         self.disk = disk = cluster.disks[name]
-        disk.life += 1
+        disk.begin_life()
         self.process = cluster.process(name)
         cluster.streams.connect(self.process)
         self.is_in_group = False

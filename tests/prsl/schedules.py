@@ -81,7 +81,10 @@ class World:
 
     def _new_disk(self, name: str, founders: tuple[str, ...]) -> None:
         directory = self.random.getrandbits(128).to_bytes(16, "big")
-        self.cluster.disks[name] = Disk(Config(name, directory, founders, **self.options))
+        self.cluster.disks[name] = self.make_disk(Config(name, directory, founders, **self.options))
+
+    def make_disk(self, config: Config) -> Disk:
+        return Disk(config)
 
     # --- life and death -----------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Round:
         self.providers: list[ProcessId] = []
 
     def wait(self, action: Action) -> None:
-        """Until what it depends on comes. Beyond the limit it is dropped, by all alike; its creator tells it in its next STATE."""
+        """Until what it depends on comes. Beyond the limit it is dropped, by all alike; its creator tells it again."""
         if len(self.pending) < PENDING_MAX:
             self.pending[action.id] = action
 

@@ -84,7 +84,7 @@ ACTION_MESSAGES_MAX: Final = 4096
 """Messages of one action of a replica, as of one run: bounds what one header makes a receiver set aside."""
 
 ACTION_BYTES_MAX: Final = 256 * 1024
-"""Bytes of several messages in one action: one commit of it must not keep the disk for long. A larger message is alone in its own."""
+"""Bytes of several messages in one action: one commit must not keep the disk for long. A larger message is alone in its own."""
 
 DEPENDENCIES_MAX: Final = REPLICAS_MAX
 """Creators that an action of a replica depends on: each at most once."""
