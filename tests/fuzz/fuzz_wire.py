@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of every decoder of the wire room, and of the attributes of messages (atheris):
+"""Coverage-guided fuzzing of every decoder of the wire room, of attributes of messages and of what replicas say (atheris):
 
     python tests/fuzz/fuzz_wire.py -runs=20000
 
@@ -14,8 +14,10 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.prsl.test_messages import BULK, MESSAGES
 from tests.wire.samples import BEACON, COMMIT, JOIN, PROBE, TOKEN, WAKE  # the tests are no package of ours
 from transis.client.attributes import PLAIN, split_payload, time_at, with_attributes
+from transis.prsl.messages import decode_bulk, decode_message, encode
 from transis.totem.packets import Token, decode_token, encode_token
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, RingTag, Service, ViewId, ViewKind
@@ -89,6 +91,12 @@ def try_stream(data: bytes) -> None:
     assert whole == single, "deliveries depend on how the bursts were cut"
 
 
+def try_replica(data: bytes) -> None:
+    for decode in (decode_message, decode_bulk):
+        message = decode(data)
+        assert isinstance(message, Rejection) or decode(encode(message)) == message, "a message that does not come back"
+
+
 def _feed(*bursts: Burst) -> list[tuple[object, ...]]:
     assembler = Assembler()
     runs = [run for burst in bursts for run in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False, burst.first_seq)]
@@ -108,7 +116,7 @@ def try_attributes(data: bytes) -> None:
     assert split_payload(again) == (attributes, rest), "attributes that do not come back"
 
 
-TRIALS = (try_envelope, try_data, try_token, try_control, try_parts, try_stream, try_attributes)
+TRIALS = (try_envelope, try_data, try_token, try_control, try_parts, try_stream, try_attributes, try_replica)
 
 
 def try_one(data: bytes) -> None:
@@ -123,6 +131,7 @@ def corpus() -> list[bytes]:
     good = [(try_token, encode_token(TOKEN)), *((try_control, encode_control(packet)) for packet in packets)]
     good += [(try_parts, part) for part in split(7, encode_control(JOIN), 80)]
     good += [(try_data, encode_data(HEADER, b"body")), (try_envelope, Sealer("transis", NODE, None).seal(b"body"))]
+    good += [(try_replica, encode(message)) for message in (*MESSAGES, *BULK)]
     outbox = Outbox(200, 1 << 16)
     outbox.submit(Lane.APPLICATION, OutboundRun(0, b"to", Service.SAFE, 1, [b"one", b"two", bytes(700)]), None)
     good += [(try_stream, b"\xff" + b"".join(filled.body for filled in outbox.fill(8)))]

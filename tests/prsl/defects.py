@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.sim.defects import Change, Defect
+from transis.sim.defects import Defect, Edit
 
 SYNCED: Final = "        core.then(round_, lambda: core.send(state))\n"
 
 DEFECTS: Final[dict[str, Defect]] = {
     "minimum": Defect(
         "R1: of those who have the last primary the shortest order decides, with acknowledgements of a majority",
-        (Change("prsl.plan", "    longest = max(states", "    longest = min(states"),),
+        (Edit("prsl.plan", "    longest = max(states", "    longest = min(states"),),
     ),
     "one_attempt": Defect(
         "a primary is committed at the first ATTEMPT",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "all(record.has_majority(round_.attempts) for record in round_.counting)",
                 "bool(round_.attempts)",
@@ -30,8 +30,8 @@ DEFECTS: Final[dict[str, Defect]] = {
     "ack_before_sync": Defect(
         "an action is acknowledged before it is synced",
         (
-            Change("prsl.corel", "        round_.acked = core.journal.durable\n", "        round_.acked = core.log.end\n"),
-            Change(
+            Edit("prsl.corel", "        round_.acked = core.journal.durable\n", "        round_.acked = core.log.end\n"),
+            Edit(
                 "prsl.corel",
                 "            self._core.append(action)\n",
                 "            self._core.append(action)\n            self.acknowledge(round_)\n",
@@ -41,7 +41,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "attempt_before_sync": Defect(
         "ATTEMPT is said before it is synced",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "            core.then(round_, lambda: core.send(Attempt(round_.tag)))\n",
                 "            core.send(Attempt(round_.tag))\n",
@@ -50,12 +50,12 @@ DEFECTS: Final[dict[str, Defect]] = {
     ),
     "state_before_sync": Defect(
         "STATE is said before what it tells is synced",
-        (Change("prsl.exchange", SYNCED, "        core.send(state)\n"),),
+        (Edit("prsl.exchange", SYNCED, "        core.send(state)\n"),),
     ),
     "adopted_before_content": Defect(
         "R2: what decides is adopted, and told, before its content is here",
         (
-            Change(
+            Edit(
                 "prsl.exchange",
                 "        round_.stage = Stage.CONTENT\n",
                 "        round_.stage = Stage.CONTENT\n        core.committed = plan.committed\n        core.write_marks()\n",
@@ -65,12 +65,12 @@ DEFECTS: Final[dict[str, Defect]] = {
     "yellow_in_transition": Defect(
         "R2b: what is delivered in the transitional view gets a place too",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "        if round_.is_over or round_.stage <= Stage.CONTENT:\n",
                 "        if round_.stage <= Stage.CONTENT:\n",
             ),
-            Change(
+            Edit(
                 "prsl.corel",
                 "        if round_.may_acknowledge and not round_.is_over and",
                 "        if round_.may_acknowledge and",
@@ -80,12 +80,12 @@ DEFECTS: Final[dict[str, Defect]] = {
     "incomplete_red": Defect(
         "R4: content goes round by creator, and is kept though what it depends on is not known",
         (
-            Change(
+            Edit(
                 "prsl.exchange",
                 "batches(sorted(mine, key=lambda action: action.sort_key))",
                 "batches(sorted(mine, key=lambda action: action.id))",
             ),
-            Change(
+            Edit(
                 "prsl.exchange",
                 "            if is_complete(one, lambda needed: self._is_known(round_, needed)):\n",
                 "            if True:\n",
@@ -95,7 +95,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "green_before_sync": Defect(
         "R6: what is green is delivered before it is synced here",
         (
-            Change(
+            Edit(
                 "prsl.delivery",
                 "        ready = min(core.log.green.place, core.journal.durable)\n",
                 "        ready = core.log.green.place\n",
@@ -105,7 +105,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "reds_by_id": Defect(
         "R12: red actions get their places by id, not by key",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "        others = sorted(plan.others, key=lambda action: content[action].sort_key)\n",
                 "        others = sorted(plan.others)\n",
@@ -115,23 +115,23 @@ DEFECTS: Final[dict[str, Defect]] = {
     "half_is_a_majority": Defect(
         "half of the replicas count as a majority",
         (
-            Change(
+            Edit(
                 "prsl.record",
                 "        return 2 * here > len(self.members) if self.is_founded",
                 "        return 2 * here >= len(self.members) if self.is_founded",
             ),
-            Change("prsl.corel", "        need = len(acks) // 2 + 1 if", "        need = (len(acks) + 1) // 2 if"),
+            Edit("prsl.corel", "        need = len(acks) // 2 + 1 if", "        need = (len(acks) + 1) // 2 if"),
         ),
     ),
     "last_record_alone": Defect(
         "R15: only the configuration that yellow changes make counts, and not the one at the green line",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "        is_majority = all(record.has_majority(round_.numbers) for record in round_.counting)\n",
                 "        is_majority = round_.counting[-1].has_majority(round_.numbers)\n",
             ),
-            Change(
+            Edit(
                 "prsl.corel",
                 "all(record.has_majority(round_.attempts) for record in round_.counting)",
                 "round_.counting[-1].has_majority(round_.attempts)",
@@ -141,7 +141,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "nothing_held_back": Defect(
         "R15: a change becomes yellow though the view holds no majority of what it makes",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "        if after is not round_.record and not after.has_majority(round_.numbers):\n",
                 "        if False:\n",
@@ -151,13 +151,13 @@ DEFECTS: Final[dict[str, Defect]] = {
     "hung_stays": Defect(
         "R16: a replica that cannot write stays in the group while an exchange waits for its STATE",
         (
-            Change(
+            Edit(
                 "prsl.machine",
                 "        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, "
                 "Stage.CONTENT) or core.config.acks_of_all):\n",
                 "        if False:\n",
             ),
-            Change(
+            Edit(
                 "prsl.machine",
                 "        if core.is_hung:\n            self._go_away()",
                 "        if False:\n            self._go_away()",
@@ -167,18 +167,18 @@ DEFECTS: Final[dict[str, Defect]] = {
     "lines_not_capped": Defect(
         "R17: what a member acknowledged beyond green counts as stable in the next view",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "            peer.line = max(peer.line, min(synced, core.log.green.place))\n",
                 "            peer.line = max(peer.line, synced)\n",
             ),
-            Change("prsl.core", "            peer.line = min(peer.line, self.log.green.place)\n", "            pass\n"),
+            Edit("prsl.core", "            peer.line = min(peer.line, self.log.green.place)\n", "            pass\n"),
         ),
     ),
     "others_by_what_is_held": Defect(
         "R19: whether a red action is green elsewhere is asked of the own log",
         (
-            Change(
+            Edit(
                 "prsl.exchange",
                 "        plan = round_.plan = make_plan(states, core.config.behind_max)\n",
                 "        plan = make_plan(states, core.config.behind_max)\n"
@@ -194,7 +194,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "primary_with_part": Defect(
         "R20: who catches up takes over the last primary with the first chunk",
         (
-            Change(
+            Edit(
                 "prsl.catchup",
                 "        log.advance(chunk.place + len(ids))\n",
                 "        log.advance(chunk.place + len(ids))\n"
@@ -206,7 +206,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "sequence_by_what_is_held": Defect(
         "R22: whether a delivered action is new is asked of what is held, which may have run ahead",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "            if one.id in seen:\n",
                 "            if one.id in seen or one.id in self._core.log.green.numbers:\n",
@@ -216,7 +216,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "trimmed_in_exchange": Defect(
         "R23: the log is trimmed between STATE and the end of the exchange",
         (
-            Change(
+            Edit(
                 "prsl.delivery",
                 "        if round_ is not None and round_.stage in (Stage.STATES, Stage.CONTENT):\n            return\n",
                 "",
@@ -225,12 +225,12 @@ DEFECTS: Final[dict[str, Defect]] = {
     ),
     "keys_without_horizon": Defect(
         "R25: a key that is not remembered runs, however old it is",
-        (Change("prsl.keys", "        if at < self.evicted_to:\n", "        if False:\n"),),
+        (Edit("prsl.keys", "        if at < self.evicted_to:\n", "        if False:\n"),),
     ),
     "keys_without_order": Defect(
         "R25: a snapshot has the keys in another order, so that another one is dropped first",
         (
-            Change(
+            Edit(
                 "prsl.keys", "        return tuple(self._known.items())\n", "        return tuple(sorted(self._known.items()))\n"
             ),
         ),
@@ -238,7 +238,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "gone_at_once": Defect(
         "R26: who was removed is gone before the others know",
         (
-            Change(
+            Edit(
                 "prsl.delivery",
                 "        if 2 * len(knowing) > len(members):\n",
                 "        if True:\n",
@@ -247,12 +247,12 @@ DEFECTS: Final[dict[str, Defect]] = {
     ),
     "other_views_count": Defect(
         "R10: messages that were sent in another view count",
-        (Change("prsl.machine", "        elif message.view == round_.tag:\n", "        else:\n"),),
+        (Edit("prsl.machine", "        elif message.view == round_.tag:\n", "        else:\n"),),
     ),
     "own_in_the_log_at_once": Defect(
         "R7: in a primary an own action gets its place when it is posted, not when it is delivered",
         (
-            Change(
+            Edit(
                 "prsl.machine",
                 "        if round_ is not None and settled and not round_.is_behind:\n",
                 "        if round_ is not None and round_.stage == Stage.PRIMARY and round_.seen is not "
@@ -269,7 +269,7 @@ DEFECTS: Final[dict[str, Defect]] = {
     "green_never_beyond": Defect(
         "R20: it is taken for a contradiction that green is longer than the order that decides",
         (
-            Change(
+            Edit(
                 "prsl.corel",
                 "        assert not (is_majority and plan.is_contradicted), ",
                 "        assert not plan.is_contradicted, ",

@@ -347,7 +347,9 @@ class World:
             self.cluster.count("blocked by arithmetic")
             return
         removed = {number for number, disk in self.cluster.numbers.items() if self._name(number) is None}
-        record = max((one.machine.status().record for one in self.replicas.values()), key=lambda one: one.version)
+        records = [one.machine.status().record for one in self.replicas.values()]
+        assert records, "every replica has stopped"
+        record = max(records, key=lambda one: one.version)
         gone = {entry.number for entry in record.entries if entry.number not in record.members}
         self.cluster.ledger.all_is_ordered(removed | gone | self.cluster.lost, with_changes=not self.away)
 

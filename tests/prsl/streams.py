@@ -9,7 +9,7 @@ members of the transitional view sent. A process lags behind: it takes events fr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from transis.prsl.log import Snapshot
@@ -71,6 +71,8 @@ class Streams:
         self.inbox: dict[ProcessId, deque[GroupView | Arrival | File]] = {}
         self.outbox: dict[ProcessId, deque[bytes]] = {}
         self._numbers = 0
+        self.alter: Callable[[bytes], bytes] = bytes
+        """What becomes of a message on its way: nothing, unless a test makes somebody talk nonsense."""
 
     def connect(self, process: ProcessId) -> None:
         """A new process, in no group yet."""
@@ -103,7 +105,7 @@ class Streams:
         self._install(stay)
 
     def submit(self, process: ProcessId, payload: bytes) -> None:
-        self.outbox[process].append(payload)
+        self.outbox[process].append(self.alter(payload))
 
     def originate(self, process: ProcessId) -> bool:
         outbox, component = self.outbox[process], self.component[process]

@@ -101,6 +101,24 @@ def test_a_newcomer_posts_nothing_before_it_is_a_member() -> None:
     assert isinstance(found, Rejection) and found.field == "member" and not story["dan"].is_in_group
 
 
+def test_who_is_removed_is_told_what_of_its_own_is_void() -> None:
+    """What it posted behind its LEAVE, and what nobody else has."""
+    story = formed()
+    story.view(["ann", "bob"], ["cyd"])
+    story.rounds(*NAMES)
+    story["ann"].admin(What.LEAVE, number=3)
+    story.rounds("ann", "bob")
+    story["cyd"].post([b"too late"])
+    story.rounds("cyd")
+    story.view(NAMES)
+    story.rounds(*NAMES)
+    refused = story.cluster.ledger.refused
+    assert refused == {ActionId(3, Lane.MESSAGES, 1)} <= story.cluster.ledger.accepted
+    assert story["cyd"].stopped
+    found = story["cyd"].machine.post([b"later still"])
+    assert isinstance(found, Rejection) and found.field == "stopped"
+
+
 def test_a_silent_process_is_excluded_and_the_others_go_on() -> None:
     """R33. Somebody else's process is in the group and never says anything; the host has waited long enough."""
     story = Story(3)

@@ -36,7 +36,7 @@ class Corel:
         """The exchange is done, at this place for all. Adopt what decides, and try to become primary if there is a majority."""
         plan, core = plan_of(round_), self._core
         content = core.log.content
-        if any(action not in content for action in (*plan.tail, *plan.others)):
+        if not self._has_all(round_, plan):
             core.trouble = "the exchange ended without all content: a replica told what nobody has"
             return
         round_.counting = configurations(plan.green.record, [content[action] for action in plan.tail])
@@ -49,6 +49,12 @@ class Corel:
         round_.primary = plan.attempted + 1
         if not round_.is_behind:
             self._adopt(round_, plan)
+
+    def _has_all(self, round_: Round, plan: Plan) -> bool:
+        """Whether what was told did come. Only a STATE that tells what nobody has can make the difference."""
+        content, green = self._core.log.content, self._core.log.green.place
+        places = () if round_.is_behind else range(green, plan.green.place)
+        return all(one in content for one in (*plan.tail, *plan.others)) and all(place in round_.greens for place in places)
 
     def _may_attempt(self, round_: Round, plan: Plan) -> bool:
         if any(not self._fits(round_, record) for record in round_.counting):

@@ -69,7 +69,8 @@ class Delivery:
         if not number or self.prefix.record.entry(number) is None or number in self.prefix.record.members:
             return False
         self.left_at = self.prefix.place
-        lost = tuple(action for action in self._core.log.out)
+        numbers = self.prefix.numbers
+        lost = tuple(sorted(one for one in self._core.log.content if one.creator == number and one not in numbers))
         if lost:
             self._core.outputs.append(Refused(lost, "this replica was removed from the group before they were ordered"))
         return True

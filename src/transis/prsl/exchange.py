@@ -153,7 +153,8 @@ class Exchange:
 
     def _send_places(self, round_: Round, plan: Plan) -> None:
         log = self._core.log
-        places = [place for place, number in sorted(plan.places.items()) if number == self._core.number]
+        held = range(log.base.place, log.end)
+        places = [place for place, number in sorted(plan.places.items()) if number == self._core.number and place in held]
         for batch in batches([log.content[log.ids(place, place + 1)[0]] for place in places]):
             self._core.send(GreenPlaces(round_.tag, places[0], tuple(batch)))
             del places[: len(batch)]
@@ -161,7 +162,7 @@ class Exchange:
     def _send_content(self, round_: Round, plan: Plan) -> None:
         """Ascending by key, so that an action comes behind what it depends on, wherever the view ends (R4)."""
         content = self._core.log.content
-        mine = [content[action] for action, number in plan.wanted.items() if number == self._core.number]
+        mine = [content[action] for action, number in plan.wanted.items() if number == self._core.number and action in content]
         for batch in batches(sorted(mine, key=lambda action: action.sort_key)):
             self._core.send(Retransmission(round_.tag, tuple(batch)))
 

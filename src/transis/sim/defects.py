@@ -367,12 +367,12 @@ def broken_engine(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def changed(changes: Iterable[Change]) -> Iterator[None]:
-    """Run with these changes of the source."""
+def changed(changes: Iterable[Edit]) -> Iterator[None]:
+    """Run with these edits of the source."""
     sound: list[tuple[FunctionType, CodeType]] = []
     try:
-        for change in changes:
-            sound += _apply(change)
+        for edit in changes:
+            sound += _apply(edit)
         yield
     finally:
         for function, code in reversed(sound):
