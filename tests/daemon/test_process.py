@@ -271,7 +271,7 @@ def test_links_are_cut_and_healed_between_three(site: Site) -> None:
     cut_off(cid, ann, bob)
     for daemon in (ann, bob):
         daemon.sees("ann", "bob")
-        assert daemon.ask("status")["view"]["primary"] is True
+        becomes_primary(daemon)
     cid.sees("cid")
     found = cid.ask("status")
     assert found["view"]["primary"] is False
@@ -297,6 +297,13 @@ def test_daemons_whose_quorum_lists_differ_say_so_and_neither_side_of_a_cut_is_p
     for daemon in (ann, bob):
         daemon.sees(daemon.name)
         assert daemon.ask("status")["view"]["primary"] is False
+
+
+def becomes_primary(daemon: RunningDaemon) -> None:
+    """Its view is primary when all members have told each other their lists, which is after the view."""
+    ends = time.monotonic() + PATIENCE_S
+    while not daemon.ask("status")["view"]["primary"]:
+        assert time.monotonic() < ends, f"{daemon.name} is not primary: {daemon.ask('status')['warnings']}"
 
 
 def cut_off(one: RunningDaemon, *others: RunningDaemon) -> None:
