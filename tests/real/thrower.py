@@ -35,6 +35,8 @@ from transis.wire.envelope import ENVELOPE_SIZE, Opener, Sealer
 PERIOD_S = 0.02
 CAUGHT_MAX = 512
 LARGE = 60_000
+LIES = ("Token", "Join", "Commit", "Wake", "Beacon", "Alive", "Attempt", "Joining", "Faults", "Flushed", "Query")
+"""Packets that a rogue lies in. Who has the key can write data in any name, which no member can tell (docs/limits.md)."""
 LIE_LIMIT = 1300
 """Bytes of a datagram that a lie may have."""
 STRANGER = NodeId("stranger", 1, 7)
