@@ -345,6 +345,7 @@ def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
 APPLICATION_KIND: Final = 1
 CONTROL_ADDRESS: Final = b"\x02"
 ATTRIBUTED_KIND: Final = 3
+_ATTRIBUTED: Final = bytes((ATTRIBUTED_KIND,))
 
 _HEAD: Final = struct.Struct(">BBB")
 _GROUP: Final = struct.Struct(">Q")
@@ -385,11 +386,11 @@ def decode_address(address: bytes) -> Address | Rejection:
 
 def attributed_address(address: bytes) -> bytes:
     """The same for messages whose payloads begin with attributes (client/attributes.py); nobody but clients looks at these."""
-    return bytes((ATTRIBUTED_KIND,)) + address[1:]
+    return _ATTRIBUTED + address[1:]
 
 
 def has_attributes(address: bytes) -> bool:
-    return address.startswith(b"\x03")
+    return address.startswith(_ATTRIBUTED)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
