@@ -36,7 +36,8 @@ def named(daemon: Daemon, process: int, name: str) -> ProcessId:
     return found
 
 
-def test_members_are_shown_with_their_names() -> None:
+def together() -> tuple[Order, Daemon, Daemon]:
+    """Process 1 of each of two daemons is in the group g; that of a has a name."""
     order = Order("ab")
     a, b = order.daemons.values()
     order.merge("ab")
@@ -45,6 +46,11 @@ def test_members_are_shown_with_their_names() -> None:
     for daemon in (a, b):
         daemon.layer.join(1, "g")
     order.settle()
+    return order, a, b
+
+
+def test_members_are_shown_with_their_names() -> None:
+    _, a, b = together()
     for daemon in (a, b):
         view = last_view(daemon, 1)
         assert view.names == ("billing", "")
@@ -80,14 +86,7 @@ def test_names_are_exchanged_after_a_merge_and_forgotten_after_a_split() -> None
 
 
 def test_a_transitional_view_keeps_the_names_of_those_who_remain() -> None:
-    order = Order("ab")
-    a, b = order.daemons.values()
-    order.merge("ab")
-    named(a, 1, "billing")
-    b.connect(1)
-    for daemon in (a, b):
-        daemon.layer.join(1, "g")
-    order.settle()
+    order, a, _ = together()
     order.reconfigure([Survivors([a], len(a.ring.log), 1 << 30)])
     views = [event for event in a.streams[1] if isinstance(event, GroupView)]
     transitional = [view for view in views if view.kind is ViewKind.TRANSITIONAL]
