@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from transis.client.attributes import time_at, with_attributes
 from transis.client.events import Batch, Configuration, Raw, View
-from transis.sessions.frames import Stream
+from transis.sessions.frames import Stream, payload_cost
 from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId, ViewKind
 from transis.types.views import Address, Cause, GroupCause, GroupViewId, Member, Origin, group_id
 from transis.wire.items import attributed_address, encode_address
@@ -49,7 +49,8 @@ def batch(
     if attributed:
         address = attributed_address(encode_address(Address((group_id("g"),))))
         payloads = [_attributed(first + rank, payload) for rank, payload in enumerate(payloads)]
-    frame = Stream(sender, address, service, conf, 1000 + first, first, stretches, payloads, [(EVENT_US + first, len(payloads))])
+    times = [(EVENT_US + first, len(payloads))]
+    frame = Stream(sender, address, service, conf, 1000 + first, first, stretches, payloads, times, payload_cost(payloads))
     return Batch(frame, ("g",), Raw())
 
 

@@ -171,6 +171,6 @@ def test_a_message_of_which_nobody_said_when_it_was_sent_has_no_time() -> None:
     add(rows, configuration(START, START, None), 0)
     add(rows, group_view(START, Place(1, 0)), 0)
     times = [(0, 1), (7, 1)]
-    frame = Stream(PROCESSES[0], b"", Service.AGREED, START, 5, 1, [(2, 0, 2)], [b"1", b"2"], times)
+    frame = Stream(PROCESSES[0], b"", Service.AGREED, START, 5, 1, [(2, 0, 2)], [b"1", b"2"], times, 34)
     add(rows, Batch(frame, ("g",), Raw()), 0)
     assert rows.take().table()["event_time"].to_pylist()[-2:] == [None, datetime(1970, 1, 1, 0, 0, 0, 7, UTC)]

@@ -33,6 +33,7 @@ from transis.sessions.frames import (
     Send,
     Stream,
     Welcome,
+    payload_cost,
 )
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
@@ -155,7 +156,7 @@ class ClientDaemon(Daemon):
                     stretches = list(run.stretches)
                     payloads = [bytes(payload) for payload in run.payloads]
                     what = (run.process, run.address, run.service, run.view, 0, run.first_counter)
-                    frame = Stream(*what, stretches, payloads, [(run.event_us, len(payloads))])
+                    frame = Stream(*what, stretches, payloads, [(run.event_us, len(payloads))], payload_cost(payloads))
                     for link in self._alive(recipient.process for recipient in recipients):
                         link.put(frame)
                 case GroupLeft(process, _, name, why):

@@ -21,7 +21,7 @@ from transis.client.attributes import (
     with_attributes,
 )
 from transis.client.events import Batch, Json, Raw
-from transis.sessions.frames import Stream
+from transis.sessions.frames import Stream, payload_cost
 from transis.types.errors import CodecError, UsageError
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import HEADERS_BYTES_MAX, HEADERS_MAX, KEY_MAX
@@ -42,7 +42,7 @@ times = st.none() | st.datetimes(datetime(1970, 1, 1), timezones=st.just(UTC))
 def frame(address: bytes, payloads: list[bytes], times: list[tuple[int, int]], first: int = 4) -> Stream:
     view = ViewId(ViewKind.REGULAR, 8, ANN)
     places = [(9, 0, len(payloads))]
-    return Stream(ProcessId(ANN, 1), address, Service.AGREED, view, 5, first, places, payloads, times)
+    return Stream(ProcessId(ANN, 1), address, Service.AGREED, view, 5, first, places, payloads, times, payload_cost(payloads))
 
 
 @given(st.binary(max_size=20), keys, headers, times)

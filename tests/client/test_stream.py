@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from transis.client.stream import BLOCK, BufferedFrame, CreditClaim, Spool, StreamBuffer
-from transis.sessions.frames import Stream
+from transis.sessions.frames import MESSAGE_COST, Stream
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 
 NODE = NodeId("ann", 1, 7)
@@ -18,7 +18,9 @@ MEMORY = 1000
 
 
 def frame(number: int, size: int = 10) -> Stream:
-    return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)], [(0, 1)])
+    return Stream(
+        ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)], [(0, 1)], size + MESSAGE_COST
+    )
 
 
 def number_of(entry: BufferedFrame | None) -> int:

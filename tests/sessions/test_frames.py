@@ -102,8 +102,8 @@ FROM_NODE: list[tuple[Frame, str]] = [
     (Joined("x"), "9222 a178"),
     (NotJoined("x", "no"), "9323 a178 a26e6f"),
     (
-        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [(9, 0, 1), (10, 0, 1)], [b"a", b"b"], [(300, 2)]),
-        f"9a2d {PROCESS_BYTES} c40101 02 {VIEW_BYTES} ff 04 92 93090001 930a0001 92c40161c40162 9192cd012c02",
+        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [(9, 0, 1), (10, 0, 1)], [b"a", b"b"], [(300, 2)], 34),
+        f"9b2d {PROCESS_BYTES} c40101 02 {VIEW_BYTES} ff 04 92 93090001 930a0001 92c40161c40162 9192cd012c02 22",
     ),
     (
         Changed(GROUP_VIEW),
@@ -156,7 +156,7 @@ def test_what_comes_back_has_its_types() -> None:
     ("frame", "expected"),
     [
         (Send(b"", Service.BASIC, [b"abc", b""], 0), 3 + 2 * MESSAGE_COST),
-        (Stream(PROCESS, b"", Service.BASIC, VIEW, 0, 1, [], [b"abc"], []), 3 + MESSAGE_COST),
+        (Stream(PROCESS, b"", Service.BASIC, VIEW, 0, 1, [], [b"abc"], [], 3 + MESSAGE_COST), 3 + MESSAGE_COST),
         (Changed(GROUP_VIEW), 4 * MESSAGE_COST),
         (Left("x", "left"), MESSAGE_COST),
         (Configured(CONFIGURATION), 2 * MESSAGE_COST),

@@ -63,7 +63,6 @@ from transis.sessions.frames import (
     WithoutQuorum,
     cost,
     decode_value,
-    payload_cost,
 )
 from transis.types.errors import (
     ConnectError,
@@ -358,7 +357,7 @@ class Session(Generic[T]):
         self._counts["messages"] += len(frame.payloads)
         if routes.is_transfer:
             self._hand_to_transfer(frame)
-        claim = CreditClaim(payload_cost(frame.payloads), self._give_back)
+        claim = CreditClaim(frame.cost, self._give_back)
         to_private = routes.is_private and not routes.is_transfer and self._takes_private(claim.cost)
         claim.holders = 1 + len(routes.streams) + to_private
         for buffer, names in routes.streams:

@@ -109,7 +109,7 @@ class OpenFrame:
         assert self._sender is not None, "there is a frame to close"
         assert self._view is not None
         what = (self._sender, self._address, self._service, self._view, self._sent_us, self._first)
-        out = OutFrame(Stream(*what, self._stretches, self._payloads, self._times), self._cost)
+        out = OutFrame(Stream(*what, self._stretches, self._payloads, self._times, self._cost), self._cost)
         self.recipients, self._stretches, self._payloads, self._times, self._cost = None, [], [], [], 0
         return out
 

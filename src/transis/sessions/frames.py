@@ -24,7 +24,7 @@ from transis.types.ids import Place, ProcessId, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, EVENT_US_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.views import GroupChange, GroupView, GroupViewId, NameChange, View
 
-SESSION_VERSION: Final = 3
+SESSION_VERSION: Final = 4
 """The version of this protocol. Client and node must have the same; a client that does not is told which."""
 
 FRAME_MAX: Final = MESSAGE_MAX + (1 << 20)
@@ -168,8 +168,10 @@ class Stream(_Layout, frozen=True, tag=45):
     """Messages of one sender with one address and service, counters from `first` on.
 
     `view` is the configuration in force (regular or transitional), `sent_us` the sender's clock when the first of them got its
-    place. `times` says when they were sent, by the sender's wall clock: (event_us, count) for `count` consecutive messages. A
-    client passes them to those streams whose groups it is in at this point of its own stream. (36 was Stream without `times`.)
+    place. `times` says when they were sent, by the sender's wall clock: (event_us, count) for `count` consecutive messages.
+    `cost` is what the frame takes of the client's credit: the node counted it by runs, and the client need not add up messages.
+    A client passes them to those streams whose groups it is in at this point of its own stream.
+    (36 was Stream without `times`.)
     """
 
     sender: ProcessId
@@ -181,6 +183,7 @@ class Stream(_Layout, frozen=True, tag=45):
     stretches: list[tuple[_Count, _Count, _Count]]
     payloads: list[bytes]
     times: list[tuple[_Count, _Count]]
+    cost: _Count
 
 
 class Changed(_Layout, frozen=True, tag=37):
@@ -312,8 +315,10 @@ def payload_cost(payloads: list[bytes]) -> int:
 def cost(frame: Frame) -> int:
     """What a frame costs of the credit of its direction; 0 for frames that never wait."""
     match frame:
-        case Send(payloads=payloads) | Stream(payloads=payloads):
+        case Send(payloads=payloads):
             return payload_cost(payloads)
+        case Stream(cost=counted):
+            return counted
         case Changed(view=view):
             return MESSAGE_COST * (len(view.members) + len(view.joined) + len(view.left) + 1)
         case Left():

@@ -189,9 +189,9 @@ class SendQueue:
 
     1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit,
        so that a client that sends all the time cannot keep one that sends a little out of a full node.
-    2. A turn is worth TURN_BYTES. A session whose first message did not fit keeps its turn: the node says that there is room
-       when that very message fits, and a large one would wait forever if smaller ones overtook it. A slice is as many turns as
-       may pass before the node reads its sockets again.
+    2. A turn is worth TURN_BYTES; who waits alone is served whole. A session whose first message did not fit keeps its turn: the
+       node says that there is room when that very message fits, and a large one would wait forever if smaller ones overtook it.
+       A slice, of SLICE_MESSAGES, is what may pass before the node reads its sockets again.
     3. Credit goes back when the node has taken the messages; in larger amounts, as a client that has credit left needs no frame
        for every Send. While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure,
        never a standstill.
@@ -223,7 +223,7 @@ class SendQueue:
         if self._waiting:
             if len(session.unsent) == 1:
                 self._waiting.append(session)
-        elif not self._serve(now, session, cost):
+        elif not self._serve(now, session, cost, SLICE_MESSAGES):
             self._waiting.append(session)
             self._may_have_room = False
         return ""
@@ -258,18 +258,19 @@ class SendQueue:
         while self.is_busy and taken < SLICE_MESSAGES:
             session = self._waiting.popleft()
             before = session.sent
-            self._may_have_room = self._serve(now, session, TURN_BYTES)
+            budget = TURN_BYTES if self._waiting else session.unsent_bytes
+            self._may_have_room = self._serve(now, session, budget, SLICE_MESSAGES - taken)
             taken += session.sent - before
             if session.unsent and (self._may_have_room or session.sent > before):
                 self._waiting.append(session)
             elif session.unsent:
                 self._waiting.appendleft(session)
 
-    def _serve(self, now: int, session: Session, budget: int) -> bool:
-        """One turn; False if the node was full before its end."""
-        while session.unsent and budget > 0:
+    def _serve(self, now: int, session: Session, budget: int, most: int) -> bool:
+        """One turn, of `budget` bytes or `most` messages; False if the node was full before its end."""
+        while session.unsent and budget > 0 and most > 0:
             unsent = session.unsent[0]
-            batch = unsent.next_batch(budget)
+            batch = unsent.next_batch(budget)[:most]
             taken = self._node.submit(now, unsent.service, batch, unsent.address, session.number, unsent.event_us)
             cost = unsent.cost if taken == unsent.remaining else payload_cost(batch[:taken])
             if taken:
@@ -277,6 +278,7 @@ class SendQueue:
             if taken < len(batch):
                 return False
             budget -= cost
+            most -= taken
         return True
 
     def _book(self, now: int, session: Session, taken: int, cost: int) -> None:
