@@ -44,6 +44,11 @@ if TYPE_CHECKING:
         connect,
     )
     from transis.embed.node import Node
+    from transis.replication.entries import Entries, Entry, EntryBatch
+    from transis.replication.log import ReplicaLog
+    from transis.replication.posts import PostReceipt
+    from transis.replication.replica import OpeningReplica, replica
+    from transis.replication.status import ReplicaState, ReplicaStatus
     from transis.types import errors
     from transis.types.ids import MessageId, ProcessId, Service
 
@@ -53,6 +58,9 @@ __all__ = [
     "Configuration",
     "Confirmation",
     "Connection",
+    "Entries",
+    "Entry",
+    "EntryBatch",
     "Group",
     "GroupChange",
     "Json",
@@ -63,10 +71,15 @@ __all__ = [
     "MsgPack",
     "NameChange",
     "Node",
+    "OpeningReplica",
     "Position",
+    "PostReceipt",
     "ProcessId",
     "Raw",
     "Receipt",
+    "ReplicaLog",
+    "ReplicaState",
+    "ReplicaStatus",
     "Service",
     "Session",
     "Transfer",
@@ -77,6 +90,7 @@ __all__ = [
     "blocking",
     "connect",
     "errors",
+    "replica",
 ]
 
 # The guarantees rest on asserted invariants, which must be checked in production too.
@@ -88,7 +102,16 @@ _HOMES = {
     "MessageId": "transis.types.ids",
     "ProcessId": "transis.types.ids",
     "Service": "transis.types.ids",
+    "Entries": "transis.replication.entries",
+    "Entry": "transis.replication.entries",
+    "EntryBatch": "transis.replication.entries",
     "Node": "transis.embed.node",
+    "OpeningReplica": "transis.replication.replica",
+    "PostReceipt": "transis.replication.posts",
+    "ReplicaLog": "transis.replication.log",
+    "ReplicaState": "transis.replication.status",
+    "ReplicaStatus": "transis.replication.status",
+    "replica": "transis.replication.replica",
     "blocking": "transis.blocking",
     "errors": "transis.types.errors",
 }

@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"types", "settings", "client", "daemon", "archive", "net", "trace", "wire"},
     # Places kept.
     "prsl": {"wire"},
-    "replica": {"prsl", "client", "trace"},
+    "replication": {"prsl", "client", "process", "trace"},
     "domains": {"engine", "groups", "wire"},
     "toolkit": {"client"},
     # The bridge to Spark.
@@ -124,8 +124,12 @@ def test_one_room_loads_no_other() -> None:
     show = "import sys; print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('transis.')}))"
     assert loaded(f"import transis.types.ids; {show}") == "types"
     assert loaded(f"import transis; transis.Service; {show}") == "types"
-    without_a_node = "import transis; [getattr(transis, name) for name in transis.__all__ if name != 'Node']"
+    without_a_node = (
+        "import transis; others = ('transis.embed.', 'transis.replication.');"
+        "[getattr(transis, name) for name in transis.__all__ if not transis._HOMES.get(name, '').startswith(others)]"
+    )
     assert loaded(f"{without_a_node}; {show}") == "blocking client process sessions types wire"
+    assert loaded(f"import transis; transis.replica; {show}") == "client process prsl replication sessions trace types wire"
     assert "net node" in loaded(f"import transis; transis.Node; transis.blocking.Node; {show}")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.prsl.replicas import Disk
 from tests.prsl.schedules import World
 from transis.prsl.core import Config
-from transis.replica.store import Store
+from transis.replication.store import Store
 
 
 class FileDisk(Disk):

@@ -19,9 +19,9 @@ from transis.prsl.actions import Action, ActionId, Kind, Lane
 from transis.prsl.log import Kept, Marks, Placed, Snapshot, Stored, StoreRecord, Taken, Trimmed
 from transis.prsl.prefix import Prefix
 from transis.prsl.record import Change, What, encode_change
-from transis.replica.schema import SAVE_META, meta_rows
-from transis.replica.store import LOG, Store, StoreError, runs
-from transis.replica.writer import Writer
+from transis.replication.schema import SAVE_META, meta_rows
+from transis.replication.store import LOG, Store, StoreError, runs
+from transis.replication.writer import Writer
 
 FOUNDERS = ("ann", "bob")
 IDENTITY = bytes(range(16))

@@ -43,13 +43,14 @@ class Delivery:
     def deliver(self) -> None:
         core, prefix = self._core, self.prefix
         ready = min(core.log.green.place, core.journal.durable)
-        if prefix.place >= ready or self.left_at or core.is_stopped:
+        if self.left_at or core.is_stopped:
             return
-        for action in core.log.actions(prefix.place, ready):
-            self._hand_over(action)
-            if action.id.lane and self._has_left():
-                break
-        core.find_number()
+        if prefix.place < ready:
+            for action in core.log.actions(prefix.place, ready):
+                self._hand_over(action)
+                if action.id.lane and self._has_left():
+                    break
+            core.find_number()
         self.tell_stable()
 
     def _hand_over(self, action: Action) -> None:

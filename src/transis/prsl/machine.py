@@ -61,6 +61,11 @@ class Status(NamedTuple):
     counting: tuple[Record, ...]
     """The configurations of which a majority is needed: the one at the green line, and those that yellow changes make."""
     here: frozenset[int]
+    lines: tuple[tuple[int, int], ...]
+    """For each member the place up to which it is known to have the order on its disk."""
+    untold: tuple[ProcessId, ...]
+    """Processes in the view that have not told their STATE."""
+    stopped: bool
     trouble: str
 
     @property
@@ -320,6 +325,11 @@ class Machine:
         return self._core.number
 
     @property
+    def record(self) -> Record:
+        """The membership at the green line."""
+        return self._core.log.green.record
+
+    @property
     def primary(self) -> tuple[int, int] | None:
         """Which primary this replica is in, and the tag of its view; None if it is in none."""
         round_ = self._core.round
@@ -352,6 +362,9 @@ class Machine:
             core.committed,
             tuple(configurations(record, log.actions(log.green.place, log.end))),
             frozenset(here),
+            tuple((number, core.peer(number).line) for number in record.members),
+            tuple(sorted(round_.members - set(round_.states))) if round_ is not None else (),
+            core.is_stopped,
             core.trouble,
         )
 

@@ -23,6 +23,11 @@
     ├── CodecError           a message cannot be decoded: names its sender and id
     ├── TransferError        the state of a group could not be obtained
     │   └── TransferInterrupted   raised inside `load`: the provider is gone, another one will be asked
+    ├── ReplicaError         a replica cannot be opened, or takes part no more: says why and what to do
+    │   └── StoreError       its directory cannot be used
+    ├── PostRefused          messages were not posted, or will never be ordered: says why
+    ├── NotYet               it is not ordered (or stable) yet, and stays posted: `receipt` tells what becomes of it
+    │   └── NoPrimary        no majority of the replicas is together: says who is missing
     └── InternalError        our bug: a broken invariant; the process must stop
 
 Peers cannot raise: what arrives from the network becomes a packet or a `Rejection`, which is counted by its field.
@@ -32,7 +37,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # --- what the system refused ------------------------------------------------------------------------------------------
 
@@ -158,6 +163,30 @@ class TransferError(TransisError):
 
 class TransferInterrupted(TransferError):
     """Discard what was loaded so far: `load` will be called again with the state from the beginning."""
+
+
+class ReplicaError(TransisError):
+    """A replica cannot be opened, or takes part no more."""
+
+
+class StoreError(ReplicaError):
+    """A replica's directory cannot be used: says which, why, and what to do."""
+
+
+class PostRefused(TransisError):
+    """The messages were not posted, or will never be ordered."""
+
+
+class NotYet(TransisError):
+    """The time is over, and nothing is lost: what was posted stays posted. `receipt` tells what becomes of it."""
+
+    def __init__(self, why: str, receipt: Any = None) -> None:
+        super().__init__(why)
+        self.receipt: Any = receipt
+
+
+class NoPrimary(NotYet):
+    """The time is over, and no majority of the replicas is together here."""
 
 
 class InternalError(TransisError):

@@ -13,7 +13,7 @@ from threading import Condition, Thread
 from typing import Final
 
 from transis.prsl.log import StoreRecord
-from transis.replica.store import Store
+from transis.replication.store import Store
 
 RETRY_S: Final = 1.0
 """How long a disk that refused is left alone."""

@@ -20,9 +20,9 @@ from transis.prsl.log import Kept, Marks, Placed, Stored, StoreRecord, Taken, Tr
 from transis.prsl.machine import first_base
 from transis.prsl.prefix import Base, Numbers
 from transis.prsl.record import DIRECTORY_SIZE
-from transis.replica import schema
+from transis.replication import schema
 from transis.trace.files import locked, make_directory, sync
-from transis.types.errors import TransisError, plainly
+from transis.types.errors import StoreError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +31,6 @@ LOG: Final = "log.db"
 LOCK: Final = "lock"
 WAL_PAGES: Final = 16_384
 """Pages of the write-ahead log (64 MiB) after which a commit moves it into the database; an idle writer does it before."""
-
-
-class StoreError(TransisError):
-    """A replica's directory cannot be used: says which, why, and what to do."""
 
 
 class Store:
@@ -217,18 +213,18 @@ def _sentence(error: Exception) -> str:
     return plainly(error)
 
 
-def runs(directory: Path, start: int, end: int) -> list[tuple[int, Action]]:
+def runs(directory: Path, start: int, end: int, place: int = -1) -> list[tuple[int, Action]]:
     """Green actions with messages from `start` up to `end`, by offsets, each with its first offset: for who may only read.
-    One short transaction; call it again for more."""
+    One short transaction; call it again for more. A replica knows better than its disk what is green: all before `place`."""
     wanted = f"select p.offset, {', '.join('a.' + column for column in schema.ACTION_COLUMNS.split(', '))}"
     query = (
         f"{wanted} from places p join actions a using (creator, lane, number) where p.offset + a.count > ? and p.offset < ?"
-        " and a.count > 0 and p.place < (select value from meta where key = 'green') order by p.place"
+        " and a.count > 0 and p.place < max(?, (select value from meta where key = 'green')) order by p.place"
     )
     found: list[tuple[int, Action]] = []
     with ExitStack() as open_while_read:
         database = sqlite3.connect(f"file:{directory / LOG}?mode=ro", uri=True)
         open_while_read.callback(database.close)
-        for offset, *row in database.execute(query, (start, end)):
+        for offset, *row in database.execute(query, (start, end, place)):
             found.append((offset, schema.action_of(tuple(row))))
     return found

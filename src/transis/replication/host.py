@@ -1,0 +1,223 @@
+"""The host of a replica: joins the machine without I/O (prsl) with the writer of its directory, its sessions, and clocks.
+
+1. Everything runs in one event loop; the writer's thread only calls back into it. An input is handled in one step, and what the
+   machine hands out is carried out in order before the next.
+2. A commit that takes longer than `patience` makes the disk *hung*, and so does a disk that refuses; a process whose STATE does
+   not come for so long is *silent*. Nothing else is decided by a clock.
+3. A broken invariant ends the replica: everything that waits gets the reason, and what is on disk stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from transis.client.events import Batch, View
+from transis.client.session import Session
+from transis.prsl.actions import ActionId, Kind
+from transis.prsl.core import Config, Stage
+from transis.prsl.log import StoreRecord
+from transis.prsl.machine import Machine
+from transis.prsl.outputs import (
+    Accepted,
+    Append,
+    Bulk,
+    JoinGroup,
+    LeaveGroup,
+    LoadSnapshot,
+    Multicast,
+    Ordered,
+    Output,
+    Refused,
+    SendSnapshot,
+    StableTo,
+    Stopped,
+    TakeSnapshot,
+)
+from transis.prsl.record import What
+from transis.replication.attachment import Attachment, Connect
+from transis.replication.store import Store
+from transis.replication.writer import Writer
+from transis.types.errors import Rejection
+from transis.types.ids import ProcessId, Service
+
+PATIENCE_S: Final = 2.0
+"""How long a commit may take, and a STATE may not come."""
+TICKS: Final = 4
+"""Looks at the clock in this time."""
+
+News = Accepted | Ordered | StableTo | Refused | TakeSnapshot | LoadSnapshot
+
+
+class Application(NamedTuple):
+    """What becomes of actions is told here, in order; and why the replica ended, if it did."""
+
+    hear: Callable[[News], None]
+    ended: Callable[[str], None]
+
+
+class Host:
+    def __init__(self, store: Store, group: str, config: Config, connect: Connect, application: Application) -> None:
+        self.store: Final = store
+        self.machine: Final = Machine(config, store.stored)
+        self.attachment: Final = Attachment(group, connect, self)
+        self.seen: dict[int, float] = {}
+        """When each replica was last in a view with this one, by the loop's clock."""
+        self.disk_trouble = ""
+        self.why_ended = ""
+        self._application = application
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(store, self._from_thread(self._synced), self._from_thread(self._refused))
+        self._commits: deque[tuple[int, float]] = deque()
+        self._is_hung = False
+        self._view_began = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- life -----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._input(self.machine.start)
+        self._tasks = [asyncio.ensure_future(one) for one in (self._run(), self._tick())]
+
+    async def close(self) -> None:
+        """End the sessions, and write what waits if the disk takes it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._writer.close)
+
+    async def _run(self) -> None:
+        try:
+            await self.attachment.run()
+        except Exception as error:
+            self._end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            raise
+
+    def _end(self, why: str) -> None:
+        if not self.why_ended:
+            self.why_ended = why
+            self.attachment.leave()
+            self._application.ended(why)
+
+    # --- inputs of the application ----------------------------------------------------------------------------------------
+
+    def post(self, messages: list[bytes], kind: Kind, key: bytes, at: int, posted: int) -> ActionId | Rejection:
+        return self._asked(lambda: self.machine.post(messages, kind=kind, key=key, at=at, posted=posted))
+
+    def admin(self, what: What, name: str, directory: bytes, number: int) -> ActionId | Rejection:
+        return self._asked(lambda: self.machine.admin(what, name=name, directory=directory, number=number))
+
+    def acknowledge(self, offset: int) -> None:
+        self._input(lambda: self.machine.acknowledge(offset))
+
+    def _asked(self, ask: Callable[[], ActionId | Rejection]) -> ActionId | Rejection:
+        if self.why_ended:
+            return Rejection("stopped", self.why_ended)
+        answer: list[ActionId | Rejection] = []
+        self._input(lambda: answer.append(ask()))
+        return answer[0]
+
+    # --- inputs of the sessions -------------------------------------------------------------------------------------------
+
+    def connected(self, session: Session[bytes]) -> None:
+        """Nothing to tell the machine: it hears of the group when a view comes."""
+
+    def lost(self) -> None:
+        self._note_who_is_here()
+        self._input(self.machine.lost)
+
+    def view(self, view: View, me: ProcessId) -> None:
+        self._note_who_is_here()
+        self._view_began = self._loop.time()
+        self._input(lambda: self.machine.view(view, me))
+
+    def batch(self, batch: Batch[bytes]) -> None:
+        """Only agreed and safe messages have one place for all; a stranger may send others."""
+        if batch.service >= Service.AGREED:
+            for payload in batch.payloads:
+                self._input(lambda payload=payload: self.machine.message(batch.sender, payload))  # type: ignore[misc]
+
+    def private(self, sender: ProcessId, payload: bytes) -> None:
+        self._input(lambda: self.machine.bulk(sender, payload))
+
+    # --- inputs of the disk -----------------------------------------------------------------------------------------------
+
+    def _from_thread(self, act: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+        return call
+
+    def _synced(self, tickets: list[int]) -> None:
+        for ticket in tickets:
+            self._commits.popleft()
+            self._input(lambda ticket=ticket: self.machine.persisted(ticket))  # type: ignore[misc]
+        self._tell_hung()
+
+    def _refused(self, why: str) -> None:
+        self.disk_trouble = why
+        self._tell_hung()
+
+    def _tell_hung(self) -> None:
+        is_late = bool(self._commits) and self._loop.time() - self._commits[0][1] > PATIENCE_S
+        is_hung = bool(self.disk_trouble) or is_late
+        if is_hung != self._is_hung:
+            self._is_hung = is_hung
+            self._input(lambda: self.machine.hung(is_hung))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(PATIENCE_S / TICKS)
+            self._tell_hung()
+            self._exclude_silent()
+
+    def _exclude_silent(self) -> None:
+        status = self.machine.status()
+        if status.stage == Stage.STATES and status.untold and self._loop.time() - self._view_began > PATIENCE_S:
+            self._view_began = self._loop.time()
+            self._input(lambda: self.machine.silent(status.untold))
+
+    # --- outputs ------------------------------------------------------------------------------------------------------
+
+    def _input(self, act: Callable[[], None]) -> None:
+        if self.why_ended:
+            return
+        try:
+            act()
+            while outputs := self.machine.take():
+                for output in outputs:
+                    self._carry_out(output)
+        except Exception as error:
+            self._end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            raise
+
+    def _carry_out(self, output: Output) -> None:
+        attachment = self.attachment
+        match output:
+            case Append(ticket, records):
+                self._write(ticket, records)
+            case Multicast(payload):
+                attachment.send(payload)
+            case Bulk(to, payload):
+                attachment.tell(to, payload)
+            case JoinGroup():
+                attachment.join()
+            case LeaveGroup():
+                attachment.leave()
+            case SendSnapshot():
+                pass
+            case Stopped(why):
+                self._end(why)
+            case _:
+                self._application.hear(output)
+
+    def _write(self, ticket: int, records: tuple[StoreRecord, ...]) -> None:
+        self._commits.append((ticket, self._loop.time()))
+        self._writer.write(ticket, records)
+
+    def _note_who_is_here(self) -> None:
+        now = self._loop.time()
+        for number in self.machine.status().here:
+            self.seen[number] = now

@@ -1,0 +1,172 @@
+"""`transis.replica(...)`: checks what is given, and opens a replica."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from transis.client.connection import Connection
+from transis.client.connection import connect as connect_to_daemon
+from transis.client.contexts import UnenteredAsync
+from transis.client.events import Codec, Raw
+from transis.process.fork import is_inherited
+from transis.prsl.core import Config
+from transis.prsl.record import DIRECTORY_SIZE
+from transis.replication.attachment import SUFFIX, Connect
+from transis.replication.log import ReplicaLog
+from transis.replication.store import Store
+from transis.types.errors import ConfigError, StoreError, UsageError
+from transis.types.limits import NAME_MAX, REPLICAS_MAX
+from transis.types.views import GROUP_NAME_MAX, require_group_name
+
+T = TypeVar("T")
+
+Ack = Literal["majority", "all"]
+
+
+class OpeningReplica(UnenteredAsync, Generic[T]):
+    """A context that yields the ReplicaLog; or call `await opening.open()` and, later, `await log.close()`."""
+
+    _remedy = "this is no replica before it is entered: write `async with transis.replica(...) as log:`"
+
+    def __init__(
+        self, group: str, me: str, founders: tuple[str, ...], directory: Path, connect: Connect, config: Config, codec: Codec[T]
+    ) -> None:
+        self._group = group
+        self._me = me
+        self._founders = founders
+        self._directory = directory
+        self._connect = connect
+        self._config = config
+        self._codec = codec
+        self._log: ReplicaLog[T] | None = None
+
+    async def open(self) -> ReplicaLog[T]:
+        """Open the replica, for a program that cannot use `async with`."""
+        store = await asyncio.to_thread(self._open_store)
+        config = self._config._replace(directory=store.directory, life=store.life)
+        log = ReplicaLog(store, self._group, config, self._connect, self._codec)
+        log._host.start()
+        return log
+
+    def _open_store(self) -> Store:
+        store = Store(self._directory, self._group, self._me, self._founders, secrets.token_bytes(DIRECTORY_SIZE))
+        record = store.stored.base.record
+        names = tuple(entry.name for entry in record.entries)
+        if not record.is_founded and store.stored.marks.green == 0 and names != self._founders:
+            store.close()
+            raise StoreError(
+                f"{self._directory} was made for the replicas {_listed(names)}, and these are {_listed(self._founders)}: "
+                "start it with the same list, or delete the directory if nothing was ordered yet"
+            )
+        return store
+
+    def __repr__(self) -> str:
+        return f"<OpeningReplica {self._group!r} at {self._me!r}>"
+
+    async def __aenter__(self) -> ReplicaLog[T]:
+        if self._log is not None:
+            raise UsageError("this replica was already entered: call transis.replica again")
+        self._log = await self.open()
+        return self._log
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._log is not None
+        if error is None or not is_inherited(self._log):
+            await self._log.close()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]" if names else "none (it joins a group that is there)"
+
+
+@overload
+def replica(
+    group: str,
+    *,
+    me: str,
+    replicas: Sequence[str] | None = None,
+    directory: str | PathLike[str],
+    connect: Callable[[], Connection[bytes]] | None = None,
+    ack: Ack = "majority",
+    explicit_ack: bool = False,
+) -> OpeningReplica[bytes]: ...
+@overload
+def replica(
+    group: str,
+    *,
+    me: str,
+    replicas: Sequence[str] | None = None,
+    directory: str | PathLike[str],
+    connect: Callable[[], Connection[bytes]] | None = None,
+    ack: Ack = "majority",
+    explicit_ack: bool = False,
+    codec: Codec[T],
+) -> OpeningReplica[T]: ...
+def replica(
+    group: str,
+    *,
+    me: str,
+    replicas: Sequence[str] | None = None,
+    directory: str | PathLike[str],
+    connect: Callable[[], Connection[bytes]] | None = None,
+    ack: Ack = "majority",
+    explicit_ack: bool = False,
+    codec: Codec[Any] | None = None,
+) -> OpeningReplica[Any]:
+    """A replica called `me` of the replication group `group`, with its log in `directory`.
+
+    `replicas` names all who found the group, the same at each of them. `connect` opens a session with a node, if not with the
+    daemon of this machine: `node.connect` of an embedded one, or `lambda: transis.connect(path)`. With `ack="all"` an order waits
+    for all replicas that are together, not only for a majority. With `explicit_ack` stable means that every application called
+    `ack`. A `codec` turns values into bytes.
+    """
+    founders = _founders(me, replicas)
+    if ack not in ("majority", "all"):
+        raise ConfigError("ack", ack, "write 'majority' or 'all'")
+    if connect is not None and not callable(connect):
+        raise ConfigError("connect", connect, "give something to call, as in connect=node.connect")
+    if isinstance(codec, type):
+        raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
+    config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack)
+    return OpeningReplica(
+        _group_name(group),
+        me,
+        founders,
+        Path(directory),
+        connect or connect_to_daemon,
+        config,
+        codec if codec is not None else Raw(),
+    )
+
+
+def _group_name(group: str) -> str:
+    require_group_name(group)
+    size = len((group + SUFFIX).encode())
+    if "@" in group or size > GROUP_NAME_MAX:
+        allowed = GROUP_NAME_MAX - len(SUFFIX.encode())
+        raise ConfigError("group", group, f"use at most {allowed} bytes of printable text without @")
+    return group
+
+
+def _founders(me: str, replicas: Sequence[str] | None) -> tuple[str, ...]:
+    names = () if replicas is None else tuple(sorted(replicas))
+    if isinstance(replicas, str):
+        raise ConfigError("replicas", replicas, "give a list of names, as in replicas=['ann', 'bob', 'cyd']")
+    for field, name in [("me", me), *(("replicas", one) for one in names)]:
+        if not 1 <= len(name.encode()) <= NAME_MAX or not name.isprintable():
+            raise ConfigError(field, name, f"a replica's name is 1 to {NAME_MAX} bytes of printable text")
+    if len(set(names)) < len(names) or len(names) > REPLICAS_MAX:
+        raise ConfigError("replicas", list(names), f"name each replica once, and at most {REPLICAS_MAX}")
+    if names and me not in names:
+        raise ConfigError(
+            "me",
+            me,
+            f"the replicas are {', '.join(names)}: add it to the list, or leave the list out to join a group",
+        )
+    return names
