@@ -61,6 +61,7 @@ OF_OTHERS: dict[str, set[str]] = {
     "types": {"msgspec"},
     "trace": {"msgspec", "numpy", "pyarrow"},
     "archive": {"msgspec", "numpy", "pyarrow"},
+    "replication": CORE | {"pyarrow"},
     "net": CORE | {"uvloop"},
     "embed": CORE | {"uvloop"},
     "daemon": CORE | {"uvloop", "prometheus_client"},

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.prsl.checks import Ledger, Violation
 from tests.prsl.streams import Arrival, File, Streams
 from transis.prsl.actions import ActionId
-from transis.prsl.log import Snapshot, Stored, StoreRecord
+from transis.prsl.log import Opened, Snapshot, Stored, StoreRecord
 from transis.prsl.machine import Config, Machine, first_base
 from transis.prsl.messages import Ack, Attempt, Posted, State, decode_message
 from transis.prsl.outputs import (
@@ -19,6 +19,7 @@ from transis.prsl.outputs import (
     JoinGroup,
     LeaveGroup,
     LoadSnapshot,
+    MoreToDeliver,
     Multicast,
     Ordered,
     Output,
@@ -57,6 +58,9 @@ class Disk:
     def begin_life(self) -> None:
         """A process opens it."""
         self.life += 1
+
+    def opened(self) -> Opened:
+        return self.stored.opened()
 
     def sync(self) -> int:
         ticket, records = self.open.popleft()
@@ -109,7 +113,8 @@ class Replica:
         self.stable = StableTo(0, 0)
         files = disk.files[disk.stored.snapshot.base.place]
         self.state, self.seen = files.state, set(files.seen)
-        self.machine = Machine(disk.config._replace(life=disk.life), disk.stored)
+        self.wants_more = False
+        self.machine = Machine(disk.config._replace(life=disk.life), disk.opened())
 
     def start(self) -> None:
         self.machine.start()
@@ -136,6 +141,10 @@ class Replica:
             if self.disk.open and not self.is_hung:
                 self.machine.persisted(self.disk.sync())
                 self.carry_out()
+        if self.wants_more:
+            self.wants_more = False
+            self.machine.deliver_more()
+            self.carry_out()
 
     def post(self, messages: list[bytes], key: bytes = b"", at: int = 0) -> None:
         seen = frozenset(self.seen.union(action.id for action in self.machine.dirty()))
@@ -215,6 +224,9 @@ class Replica:
                     raise Violation(f"delivered_is_synced: {self.name} delivers place {output.place} before it is on its disk")
                 self.state = ledger.deliver(self.name, output, self.state)
                 self.seen.add(output.action.id)
+            case MoreToDeliver():
+                self.cluster.count("read from disk")
+                self.wants_more = True
             case StableTo():
                 self._check_stable(output)
             case Refused(ids):

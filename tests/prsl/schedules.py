@@ -58,6 +58,7 @@ class World:
             "acks_of_all": random.random() < 0.1,
             "explicit_ack": random.random() < 0.2,
             "keys_max": random.choice((2, 3)),
+            "tail_max": (0, 150, 1 << 20)[seed % 3],
         }
         self.rates = Rates.drawn(random)
         self.retries = random.choice((0.0, 0.3, 0.8))

@@ -185,7 +185,7 @@ def test_a_second_life_of_one_directory_stops_the_first() -> None:
     story = formed()
     old = story["ann"]
     config = old.disk.config._replace(life=old.disk.life + 1)
-    twin = Machine(config, old.disk.stored)
+    twin = Machine(config, old.disk.opened())
     twin.start()
     process = story.cluster.process("ann")
     story.streams.connect(process)
@@ -250,6 +250,6 @@ def test_a_mark_has_a_place_and_no_content() -> None:
 
 def test_a_new_directory_knows_its_founders_only() -> None:
     config = Config("ann", bytes(16), NAMES)
-    machine = Machine(config, Stored(first_base(config)))
+    machine = Machine(config, Stored(first_base(config)).opened())
     machine.start()
     assert machine.take() == [JoinGroup()] and machine.number == 1

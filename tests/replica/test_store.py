@@ -16,12 +16,15 @@ import pytest
 
 from tests.prsl.stories import action
 from transis.prsl.actions import Action, ActionId, Kind, Lane
-from transis.prsl.log import Kept, Marks, Placed, Snapshot, Stored, StoreRecord, Taken, Trimmed
+from transis.prsl.log import Checked, Ineffective, Kept, Marks, Opened, Placed, Snapshot, Stored, StoreRecord, Taken, Trimmed
+from transis.prsl.outputs import Effect
 from transis.prsl.prefix import Prefix
 from transis.prsl.record import Change, What, encode_change
-from transis.replication.schema import SAVE_META, meta_rows
-from transis.replication.store import LOG, Store, StoreError, runs
+from transis.replication.reader import Run, end, first_kept, runs
+from transis.replication.schema import LOG, SAVE_META, sealed
+from transis.replication.store import Store
 from transis.replication.writer import Writer
+from transis.types.errors import StoreError
 
 FOUNDERS = ("ann", "bob")
 IDENTITY = bytes(range(16))
@@ -45,15 +48,18 @@ def messages(creator: int, number: int, *texts: bytes) -> Action:
     )
 
 
-def holds(store: Stored) -> tuple[object, ...]:
-    return (store.base, store.order, store.content, store.marks, store.snapshot)
+def holds(opened: Opened) -> tuple[object, ...]:
+    """Everything but the history, which is asked."""
+    places = range(opened.base.place, opened.checkpoint.base.place)
+    older = [(opened.history.actions(place, place + 1), opened.history.digest_at(place + 1)) for place in places]
+    return (*opened[:-1], older, opened.history.base_before(10**9, 10**9))
 
 
 class Twins:
     """The same records to a store and to its twin in memory, as a machine might write them."""
 
     def __init__(self, store: Store, seed: int) -> None:
-        self.store, self.twin, self.random = store, Stored(store.stored.base), Random(seed)
+        self.store, self.twin, self.random = store, Stored(store.opened.base), Random(seed)
         self.numbers = {1: 0, 2: 0, 3: 0}
 
     def write(self, *records: StoreRecord) -> None:
@@ -71,27 +77,29 @@ class Twins:
             self.write(Kept(new))
         elif kind < 0.85:
             self._place()
-        elif kind < 0.93 and twin.end > twin.base.place:
-            self._trim(random.randint(twin.base.place + 1, twin.end))
+        elif kind < 0.93 and twin.end > twin.checkpoint.base.place:
+            self._check(random.randint(twin.checkpoint.base.place + 1, twin.end), random.random() < 0.5)
         else:
             self.write(Marks(random.randrange(9), random.randrange(9), twin.base.place, random.randrange(9), ((1, 2), (3, 4))))
 
     def _place(self) -> None:
-        """From some place on, what is not below it: in the order of numbers."""
+        """From some place on that is not green, what is not below it: in the order of numbers."""
         twin = self.twin
-        start = self.random.randint(twin.base.place, twin.end)
+        start = self.random.randint(twin.checkpoint.base.place, twin.end)
         below = set(twin.order[: start - twin.base.place])
         rest = sorted(one for one in twin.content if one not in below)
         self.write(Placed(start, tuple(rest[: self.random.randrange(len(rest) + 1)])))
 
-    def _trim(self, place: int) -> None:
+    def _check(self, place: int, is_trimmed: bool) -> None:
         prefix = Prefix(self.twin.base)
         for one in self.twin.order[: place - self.twin.base.place]:
             if one.number != prefix.numbers.highest.get(one.creator, 0) + 1:
                 return  # an order that a machine would never have
             prefix.take(self.twin.content[one])
-        base = prefix.base()
-        self.write(Taken(Snapshot(base, ((bytes(16), 3),), 2)), Trimmed(base), Marks(green=place))
+        snapshot = Snapshot(prefix.base(), ((bytes(16), 3),), 2)
+        self.write(Checked(snapshot), Taken(snapshot), Marks(green=place))
+        if is_trimmed:
+            self.write(Trimmed(snapshot.base))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -105,14 +113,15 @@ def test_a_store_is_what_its_twin_is_after_every_restart(tmp_path: Path, seed: i
             green = twins.twin.marks.green
             twins.twin.marks = twins.twin.marks._replace(green=min(green, twins.twin.end))
             twins.store = store = opened_with(tmp_path, twins.twin)
-            assert holds(store.stored) == holds(twins.twin)
+            assert holds(store.opened) == holds(twins.twin.opened())
     store.close()
 
 
 def opened_with(directory: Path, twin: Stored) -> Store:
     """Random orders may end before the green line of older marks, which a machine's never do."""
     with closing(sqlite3.connect(directory / LOG)) as database:
-        database.executemany(SAVE_META, meta_rows(twin.marks))
+        database.execute(SAVE_META, ("marks", sealed(twin.marks)))
+        database.execute(SAVE_META, ("green", twin.marks.green))
         database.commit()
     return opened(directory)
 
@@ -122,14 +131,18 @@ def test_what_a_person_sees(tmp_path: Path) -> None:
     store = opened(tmp_path)
     first, second = messages(1, 1, b"open 7", b"open 9"), messages(2, 1, b"move 7 9 50")
     change = Action(ActionId(1, Lane.CHANGES, 1), Kind.CHANGE, 1, (), (), encode_change(Change(What.LEAVE, 1, 2)))
-    third = messages(1, 2, b"yellow")
-    ids = tuple(one.id for one in (first, change, second, third))
-    store.commit([*(Kept(one) for one in (first, change, second, third)), Placed(0, ids), Marks(green=3)])
+    again, yellow = messages(2, 2, b"again"), messages(1, 2, b"yellow")
+    ones = (first, change, second, again, yellow)
+    records = [*map(Kept, ones), Placed(0, tuple(one.id for one in ones)), Ineffective(3, Effect.AGAIN)]
+    store.commit(records, green=4)
     with closing(sqlite3.connect(f"file:{tmp_path / LOG}?mode=ro", uri=True)) as database:
-        rows = database.execute("select offset, creator, number, data from messages limit 5").fetchall()
-    assert rows == [(0, 1, 1, b"open 7"), (1, 1, 1, b"open 9"), (2, 2, 1, b"move 7 9 50")]
-    assert runs(tmp_path, 1, 3) == [(0, first), (2, second)]
-    assert runs(tmp_path, 2, 9) == [(2, second)]
+        rows = database.execute("select * from messages limit 5").fetchall()
+    posted = "1970-01-01T00:00:00.000Z"
+    assert rows == [(0, 1, 1, b"open 7", posted), (1, 1, 1, b"open 9", posted), (2, 2, 1, b"move 7 9 50", posted)]
+    one, two = Run(0, 1, 1, (6, 6), first.data, 77, b""), Run(2, 2, 1, (11,), second.data, 77, b"")
+    assert list(runs(tmp_path, 1, 3)) == [[one, two]]
+    assert list(runs(tmp_path, 2, 9)) == [[two]]
+    assert (first_kept(tmp_path), end(tmp_path)) == (0, 4)
     store.close()
 
 
@@ -141,7 +154,7 @@ def test_a_commit_is_whole_or_not_at_all(tmp_path: Path) -> None:
     store.commit([Kept(one), Placed(0, (one.id,))])
     store.close()
     again = opened(tmp_path)
-    assert again.stored.order == [one.id] and list(again.stored.content) == [one.id]
+    assert again.opened.order == [one.id] and list(again.opened.content) == [one.id]
     again.close()
 
 
@@ -207,8 +220,8 @@ def test_damage_is_named(tmp_path: Path, damage: str, why: str) -> None:
 
 def test_a_flipped_byte_anywhere_is_a_sentence_or_changes_nothing(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    ones = [action(1, number, size=300) for number in range(1, 30)]
-    store.commit([*(Kept(one) for one in ones), Placed(0, tuple(one.id for one in ones)), Marks(green=29)])
+    ones = [action(1, number, size=300) for number in range(1, 100)]
+    store.commit([*(Kept(one) for one in ones), Placed(0, tuple(one.id for one in ones)), Marks(green=99)])
     before = None
     store.close()
     whole = (tmp_path / LOG).read_bytes()
@@ -225,8 +238,8 @@ def test_a_flipped_byte_anywhere_is_a_sentence_or_changes_nothing(tmp_path: Path
         except StoreError:
             named += 1
             continue
-        before = before or holds(again.stored)
-        assert holds(again.stored) == before
+        before = before or holds(again.opened)
+        assert holds(again.opened) == before
         again.close()
     assert named > 50
 
@@ -243,7 +256,7 @@ from pathlib import Path
 from tests.replica.test_store import messages, opened
 from transis.prsl.log import Kept, Marks, Placed
 store = opened(Path(sys.argv[1]))
-number = store.stored.end
+number = store.opened.end
 while True:
     number += 1
     one = messages(1, number, b"x" * 50)
@@ -265,9 +278,9 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
         child.wait()
         child.stdout.close()
         store = opened(tmp_path)
-        assert store.stored.end in (said, said + 1)
-        assert [one.number for one in store.stored.order] == list(range(1, store.stored.end + 1))
-        assert store.stored.marks.green == store.stored.end
+        assert store.opened.end in (said, said + 1)
+        assert [one.number for one in store.opened.order] == list(range(1, store.opened.end + 1))
+        assert store.opened.marks.green == store.opened.end
         store.close()
 
 
@@ -283,7 +296,7 @@ def test_the_writer_gives_tickets_back_in_order_when_they_are_on_disk(tmp_path: 
     assert tickets == list(range(1, 201)) and done.empty()
     writer.close()
     store = opened(tmp_path)
-    assert store.stored.end == 200
+    assert store.opened.end == 200
     store.close()
 
 

@@ -11,12 +11,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from transis.types.limits import ACTION_MESSAGES_MAX, DEPENDENCIES_MAX, MESSAGE_MAX
+from transis.types.limits import (
+    ACTION_BYTES_MAX,
+    ACTION_MESSAGES_MAX,
+    DEPENDENCIES_MAX,
+    MESSAGE_MAX,
+    RETRANSMITTED_MAX,
+)
 
 COUNTER_MAX: Final = 1 << 62
 """Numbers stay below it, so that one may always be added."""
@@ -109,3 +116,17 @@ def wrong_with(action: Action) -> str:
         return f"a key of {len(action.key)} bytes, not {KEY_SIZE}"
     creators = [creator for creator, _ in action.deps]
     return "" if creators == sorted(set(creators)) else "dependencies out of order"
+
+
+def batches(actions: list[Action]) -> Iterator[list[Action]]:
+    """Cut so that each message is bounded; an action larger than that is alone."""
+    batch: list[Action] = []
+    size = 0
+    for action in actions:
+        if batch and (size + action.size > ACTION_BYTES_MAX or len(batch) == RETRANSMITTED_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(action)
+        size += action.size
+    if batch:
+        yield batch

@@ -17,13 +17,11 @@ from typing import Final
 from transis.prsl.actions import COUNTER_MAX
 from transis.prsl.core import Core, Round
 from transis.prsl.delivery import Delivery
-from transis.prsl.exchange import batches
 from transis.prsl.log import Snapshot
 from transis.prsl.messages import Ask, BulkMessage, Chunk, Unable
 from transis.prsl.outputs import JoinGroup, SendSnapshot
 from transis.prsl.prefix import next_digest
 from transis.types.ids import ProcessId
-from transis.types.limits import RETRANSMITTED_MAX
 
 OUTSIDE: Final = 0
 """The view of bulk messages between a replica and a newcomer, who is in no view yet."""
@@ -141,14 +139,14 @@ class CatchUp:
         """What is green and synced here, as much as fits into one chunk."""
         core = self._core
         log = core.log
-        end = min(ask.end, log.green.place, core.journal.durable, ask.place + RETRANSMITTED_MAX)
+        end = min(ask.end, log.green.place, core.journal.durable)
         snapshot = self._delivery.snapshot
         if ask.place < log.base.place and snapshot.base.place > ask.place:
             core.outputs.append(SendSnapshot(sender, snapshot))
         elif ask.place < log.base.place or ask.place >= end:
             core.send_to(sender, Unable(ask.view, ask.place))
         else:
-            batch = next(batches(log.actions(ask.place, end)))
+            batch = log.batch(ask.place, end)
             digest = log.digest_at(ask.place + len(batch))
             assert digest is not None
             core.send_to(sender, Chunk(ask.view, ask.place, tuple(batch), digest))

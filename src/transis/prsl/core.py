@@ -13,11 +13,11 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from transis.prsl.actions import Action, ActionId
-from transis.prsl.log import Kept, Log, Marks, Placed, Stored, StoreRecord, Trimmed
+from transis.prsl.log import Checked, Kept, Log, Marks, Opened, Placed, Snapshot, StoreRecord, Trimmed
 from transis.prsl.messages import BulkMessage, Message, State, encode
 from transis.prsl.outputs import Append, Bulk, Multicast, Output, Stopped
 from transis.prsl.plan import Plan
-from transis.prsl.prefix import Base, Numbers
+from transis.prsl.prefix import Numbers
 from transis.prsl.record import Record
 from transis.types.ids import ProcessId
 from transis.types.limits import PENDING_MAX
@@ -42,6 +42,11 @@ class Config(NamedTuple):
     """Green needs the acknowledgement of every member in the view, not only of a majority."""
     explicit_ack: bool = False
     """Keep what this application has not acknowledged."""
+    tail_max: int = 1 << 20
+    """Bytes of delivered actions that stay in memory; what is older is read from the disk."""
+    is_replayed: bool = True
+    """The application begins at its newest snapshot again. Else it goes on where delivery stood, somewhat earlier: at the newest
+    checkpoint."""
 
 
 class Stage(IntEnum):
@@ -170,16 +175,16 @@ class Journal:
 
 
 class Core:
-    def __init__(self, config: Config, stored: Stored) -> None:
+    def __init__(self, config: Config, opened: Opened) -> None:
         self.config: Final = config
-        self.log: Final = Log(stored)
-        self.journal: Final = Journal(stored.end)
+        self.log: Final = Log(opened)
+        self.journal: Final = Journal(opened.end)
         self.outputs: list[Output] = []
         self.round: Round | None = None
-        self.committed = stored.marks.committed
-        self.attempted = stored.marks.attempted
-        self.acked = self.acked_synced = stored.marks.acked
-        self.peers: dict[int, Peer] = {number: Peer(line) for number, line in stored.marks.lines}
+        self.committed = opened.marks.committed
+        self.attempted = opened.marks.attempted
+        self.acked = self.acked_synced = opened.marks.acked
+        self.peers: dict[int, Peer] = {number: Peer(line) for number, line in opened.marks.lines}
         self.number = 0
         self.is_hung = False
         self.is_stopped = False
@@ -246,10 +251,16 @@ class Core:
         self.log.append(action)
         self.journal.write(Placed(self.log.end - 1, (action,)))
 
-    def replace_loaded(self, base: Base, rest: Sequence[ActionId]) -> None:
+    def check(self, checkpoint: Snapshot) -> None:
+        """Everything before it is delivered, so it is synced: it leaves the memory."""
+        self.log.raise_floor(checkpoint.base)
+        self.journal.write(Checked(checkpoint))
+
+    def replace_loaded(self, snapshot: Snapshot, rest: Sequence[ActionId]) -> None:
         """A snapshot was loaded: on disk, too, all before it is gone, and this follows."""
-        self.journal.write(Trimmed(base))
-        self.journal.write(Placed(base.place, tuple(rest)))
+        self.journal.write(Checked(snapshot))
+        self.journal.write(Trimmed(snapshot.base))
+        self.journal.write(Placed(snapshot.base.place, tuple(rest)))
 
     def cap_lines(self) -> None:
         """When a view ends, what a replica has beyond green may be replaced (R17)."""

@@ -6,54 +6,82 @@
 3. Who finds its own LEAVE green delivers nothing behind it. It goes on answering until a majority of those who stay have told
    that they know (R26), and stops then.
 4. Trimmed is what is below the newest synced snapshot and on the disk of every member (or older than `keep_places`); not while an
-   exchange may have told that it is here (R23).
+   exchange may have told that it is here (R23). It ends at a checkpoint, whose base is on disk.
+5. What is below the memory's floor is handed over in pieces, each when the host has done with the one before.
 """
 
 from __future__ import annotations
 
-from transis.prsl.actions import Action
+from collections.abc import Iterable
+
+from transis.prsl.actions import KEY_SIZE, Action
 from transis.prsl.core import Core, Stage
 from transis.prsl.keys import Keys
-from transis.prsl.log import Snapshot, Taken, Trimmed
-from transis.prsl.outputs import Effect, LeaveGroup, LoadSnapshot, Ordered, Refused, StableTo, TakeSnapshot
+from transis.prsl.log import Checked, Ineffective, Opened, Snapshot, Taken, Trimmed
+from transis.prsl.outputs import Effect, LeaveGroup, LoadSnapshot, MoreToDeliver, Ordered, Refused, StableTo, TakeSnapshot
 from transis.prsl.prefix import Base, Prefix, next_digest
 
 
 class Delivery:
-    def __init__(self, core: Core, snapshot: Snapshot) -> None:
+    def __init__(self, core: Core, opened: Opened) -> None:
         self._core = core
-        self.snapshot = snapshot
+        self.snapshot = opened.snapshot
         self._taken: dict[int, Snapshot] = {}
         self._stable = (0, 0)
         self._is_loading = False
-        self._go_on_from(snapshot)
+        self._waits_for_host = False
+        self._go_on_from(opened.snapshot if core.config.is_replayed else opened.checkpoint)
 
     def _go_on_from(self, snapshot: Snapshot) -> None:
         self.prefix = Prefix(snapshot.base)
         self._keys = Keys(snapshot.keys, snapshot.evicted_to, self._core.config.keys_max)
         self.left_at = 0
         core, numbers = self._core, self.prefix.numbers
+        self._counted_from = core.log.floor.place
         own = [one for one in core.log.content.values() if one.id.creator == core.number and one.id not in numbers]
         self.own_waiting = sum(action.size for action in own)
-        """Bytes of own actions that were not delivered yet."""
+        """Bytes of own actions that were not delivered yet, beside those that are delivered again."""
         self._has_left()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        core, prefix = self._core, self.prefix
-        ready = min(core.log.green.place, core.journal.durable)
+        core = self._core
         if self.left_at or core.is_stopped:
             return
-        if prefix.place < ready:
-            for action in core.log.actions(prefix.place, ready):
-                self._hand_over(action)
-                if action.id.lane and self._has_left():
-                    break
+        ready = min(core.log.green.place, core.journal.durable)
+        if self.prefix.place < ready:
+            self._deliver_to(ready)
             core.find_number()
         self.tell_stable()
 
-    def _hand_over(self, action: Action) -> None:
+    def _deliver_to(self, ready: int) -> None:
+        log, place = self._core.log, self.prefix.place
+        if place >= log.floor.place:
+            self._hand_over(log.actions(place, ready))
+            self._check()
+        elif not self._waits_for_host:
+            self._waits_for_host = True
+            self._hand_over(log.batch(place, ready))
+            self._core.outputs.append(MoreToDeliver())
+
+    def deliver_more(self) -> None:
+        self._waits_for_host = False
+        self.deliver()
+
+    def _hand_over(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self._hand_one_over(action)
+            if action.id.lane and self._has_left():
+                return
+
+    def _check(self) -> None:
+        """A checkpoint when the log has grown so much that writing all client keys again does not count."""
+        core, keys = self._core, self._keys
+        if self.prefix.size - core.log.floor.size > max(core.config.tail_max, 4 * len(keys) * (KEY_SIZE + 8)):
+            core.check(Snapshot(self.prefix.base(), keys.known(), keys.evicted_to))
+
+    def _hand_one_over(self, action: Action) -> None:
         prefix = self.prefix
         effect, first = Effect.RUN, 0
         if prefix.is_void(action):
@@ -61,8 +89,10 @@ class Delivery:
         elif action.key:
             effect, first = self._keys.use(action.key, action.at, prefix.offset)
         self._core.outputs.append(Ordered(prefix.place, prefix.offset, action, effect, first))
+        if effect != Effect.RUN and prefix.place >= self._core.log.floor.place:
+            self._core.journal.write(Ineffective(prefix.place, effect))
         prefix.take(action)
-        if action.id.creator == self._core.number:
+        if action.id.creator == self._core.number and prefix.place > self._counted_from:
             self.own_waiting -= action.size
 
     def _has_left(self) -> bool:
@@ -130,17 +160,20 @@ class Delivery:
             return
         keep = core.config.keep_places
         others = self.white_line() if keep is None else core.log.green.place - keep
-        place = min(self.snapshot.base.place, others)
-        if place <= core.log.base.place or (core.config.explicit_ack and self._is_needed(place)):
+        base = self._base_before(min(self.snapshot.base.place, others))
+        if base is None or base.place <= core.log.base.place:
             return
-        base = core.log.base_at(place)
+        if base.place > core.log.floor.place:
+            core.journal.write(Checked(self.snapshot))
         core.log.trim(base)
         core.journal.write(Trimmed(base))
         core.write_marks()
 
-    def _is_needed(self, place: int) -> bool:
-        """Whether the application has not acknowledged all before the place yet."""
-        return self._core.log.base_at(place).offset > self._core.acked
+    def _base_before(self, place: int) -> Base | None:
+        """The last one that is not behind the place, nor behind what the application has not acknowledged yet."""
+        core, base = self._core, self.snapshot.base
+        offset = core.acked if core.config.explicit_ack else base.offset
+        return base if base.place <= place and base.offset <= offset else core.log.base_before(place, offset)
 
     def load(self, snapshot: Snapshot) -> None:
         """Another replica's snapshot takes the place of all before it. What follows stays if it begins with the same."""
@@ -151,7 +184,7 @@ class Delivery:
         core.log.load(base, rest)
         self.snapshot = snapshot
         self._go_on_from(snapshot)
-        core.replace_loaded(base, rest)
+        core.replace_loaded(snapshot, rest)
         core.journal.write(Taken(snapshot))
         core.acknowledge(max(core.acked, base.offset))
         core.find_number()

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from transis.prsl.actions import Action, ActionId
+from transis.prsl.actions import Action, ActionId, batches
 from transis.prsl.core import Core, Round, Stage
 from transis.prsl.messages import Exclude, GreenPlaces, Retransmission, State, ranges
 from transis.prsl.outputs import JoinGroup, LeaveGroup
 from transis.prsl.plan import Plan, make_plan
 from transis.prsl.prefix import Numbers
 from transis.types.ids import ProcessId
-from transis.types.limits import ACTION_BYTES_MAX, RETRANSMITTED_MAX
 
 
 class Exchange:
@@ -152,12 +151,16 @@ class Exchange:
         yield from ((sender, state.number) for sender, state in round_.states.items() if state.green.place > green)
 
     def _send_places(self, round_: Round, plan: Plan) -> None:
+        """The places for which one replica was chosen follow each other (plan.py)."""
         log = self._core.log
-        held = range(log.base.place, log.end)
-        places = [place for place, number in sorted(plan.places.items()) if number == self._core.number and place in held]
-        for batch in batches([log.content[log.ids(place, place + 1)[0]] for place in places]):
-            self._core.send(GreenPlaces(round_.tag, places[0], tuple(batch)))
-            del places[: len(batch)]
+        mine = [
+            place for place, number in plan.places.items() if number == self._core.number and log.base.place <= place < log.end
+        ]
+        place, end = min(mine, default=0), max(mine, default=-1) + 1
+        while place < end:
+            batch = log.batch(place, end)
+            self._core.send(GreenPlaces(round_.tag, place, tuple(batch)))
+            place += len(batch)
 
     def _send_content(self, round_: Round, plan: Plan) -> None:
         """Ascending by key, so that an action comes behind what it depends on, wherever the view ends (R4)."""
@@ -213,17 +216,3 @@ def is_complete(action: Action, knows: Callable[[ActionId], bool]) -> bool:
         return True
     before = number == 1 or knows(ActionId(creator, lane, number - 1))
     return before and all(knows(ActionId(other, lane, highest)) for other, highest in action.deps)
-
-
-def batches(actions: list[Action]) -> Iterator[list[Action]]:
-    """Cut so that each message is bounded; an action larger than that is alone."""
-    batch: list[Action] = []
-    size = 0
-    for action in actions:
-        if batch and (size + action.size > ACTION_BYTES_MAX or len(batch) == RETRANSMITTED_MAX):
-            yield batch
-            batch, size = [], 0
-        batch.append(action)
-        size += action.size
-    if batch:
-        yield batch

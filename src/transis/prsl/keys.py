@@ -19,6 +19,9 @@ class Keys:
         self._max = keys_max
         self.evicted_to = evicted_to
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def known(self) -> tuple[tuple[bytes, int], ...]:
         return tuple(self._known.items())
 

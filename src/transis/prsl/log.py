@@ -1,23 +1,29 @@
 """The log: the order as far as it is known here, the content of actions, and their colours.
 
-    order:  |  trimmed   |      green       |     yellow     |          red: content without a place
-            0         base.place        green.place          end
+    order:  |  trimmed   |  green, on disk  |  green, in memory  |     yellow     |          red: content without a place
+            0         base.place        floor.place          green.place          end
 
 1. Green actions keep their place for all time. Yellow ones are behind them, and may be replaced by an exchange; a yellow action
    that loses its place becomes red. `out` are the replica's own durable actions that were not delivered back yet (R7).
-2. An action is *known* if its content is here or the base has it. Nothing is in the order whose content is not here (R2).
-3. What a crash leaves is `Stored`: records applied one after the other, in the order in which they were written. It makes no
+2. An action is *known* if its content is here or what is below the floor has it by number. Nothing is in the order whose content
+   is not here (R2).
+3. Memory does not grow with the log: below the *floor*, which is the newest checkpoint, everything is green and synced, and is
+   read again from the disk (`History`) when somebody needs it. What was synced never changes, so that is no input: the same
+   inputs still give the same outputs.
+4. What a crash leaves is `Stored`: records applied one after the other, in the order in which they were written. It makes no
    difference between red and out: who starts folds all into red at its first view anyway.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from transis.prsl.actions import Action, ActionId
+from transis.prsl.actions import Action, ActionId, batches
 from transis.prsl.prefix import Base, Numbers, Prefix, next_digest
 from transis.prsl.record import FOUNDING
+from transis.types.limits import RETRANSMITTED_MAX
 
 DIGEST_STRIDE: Final = 64
 """A digest is kept for every so many places of the green order, to compare with those who are behind."""
@@ -67,18 +73,66 @@ class Taken(NamedTuple):
     snapshot: Snapshot
 
 
-StoreRecord = Kept | Placed | Trimmed | Taken | Marks
+class Checked(NamedTuple):
+    """A checkpoint: where delivery stands. What is before it is not needed in memory, nor when the directory is opened."""
+
+    checkpoint: Snapshot
+
+
+class Ineffective(NamedTuple):
+    """What is at this place has no effect: why, as an `Effect`. Readers leave it out."""
+
+    place: int
+    effect: int
+
+
+StoreRecord = Kept | Placed | Trimmed | Taken | Checked | Ineffective | Marks
+
+
+class Unreadable(Exception):
+    """What is on the disk is not what was written. The text says which part."""
+
+
+class History(Protocol):
+    """What is green and synced, from the base up to the newest checkpoint that was written. Raises `Unreadable`."""
+
+    def actions(self, start: int, end: int) -> list[Action]:
+        """From a place on, as many as one message may carry."""
+
+    def digest_at(self, place: int) -> bytes:
+        """The digest of the order up to a place."""
+
+    def base_before(self, place: int, offset: int) -> Base | None:
+        """The last checkpoint that is not behind the place, nor behind the offset."""
+
+
+class Opened(NamedTuple):
+    """What a replica finds when it starts. `order` and `content` are only what is behind the checkpoint."""
+
+    base: Base
+    checkpoint: Snapshot
+    order: list[ActionId]
+    content: dict[ActionId, Action]
+    marks: Marks
+    snapshot: Snapshot
+    history: History
+
+    @property
+    def end(self) -> int:
+        return self.checkpoint.base.place + len(self.order)
 
 
 class Stored:
-    """What is on disk."""
+    """What is on disk, in memory: all of it."""
 
     def __init__(self, base: Base) -> None:
         self.base = base
         self.order: list[ActionId] = []
         self.content: dict[ActionId, Action] = {}
         self.marks = Marks()
-        self.snapshot = Snapshot(base)
+        self.snapshot = self.checkpoint = Snapshot(base)
+        self.bases: list[Base] = []
+        self.ineffective: dict[int, int] = {}
 
     def apply(self, record: StoreRecord) -> None:
         match record:
@@ -90,6 +144,11 @@ class Stored:
                 self._trim(base)
             case Taken(snapshot):
                 self.snapshot = snapshot
+            case Checked(checkpoint):
+                self.checkpoint = checkpoint
+                self.bases.append(checkpoint.base)
+            case Ineffective(place, effect):
+                self.ineffective[place] = effect
             case Marks():
                 self.marks = record
 
@@ -97,6 +156,8 @@ class Stored:
         """Beyond the end of the order it is a snapshot of another replica: what follows, if anything, is placed again."""
         del self.order[: base.place - self.base.place]
         self.base = base
+        self.bases = [one for one in self.bases if one.place > base.place]
+        self.ineffective = {place: effect for place, effect in self.ineffective.items() if place >= base.place}
         numbers = Numbers(base.numbers)
         for action in [one for one in self.content if one in numbers]:
             del self.content[action]
@@ -105,41 +166,79 @@ class Stored:
     def end(self) -> int:
         return self.base.place + len(self.order)
 
+    def opened(self) -> Opened:
+        floor = self.checkpoint.base
+        below = Numbers(floor.numbers)
+        content = {one: action for one, action in self.content.items() if one not in below}
+        order = self.order[floor.place - self.base.place :]
+        return Opened(self.base, self.checkpoint, order, content, self.marks, self.snapshot, self)
+
+    # --- history ------------------------------------------------------------------------------------------------------
+
+    def actions(self, start: int, end: int) -> list[Action]:
+        assert self.base.place <= start < end <= self.end
+        places = self.order[start - self.base.place : min(end, start + RETRANSMITTED_MAX) - self.base.place]
+        return next(batches([self.content[one] for one in places]))
+
+    def digest_at(self, place: int) -> bytes:
+        digest = self.base.digest
+        for action in self.order[: place - self.base.place]:
+            digest = next_digest(digest, action)
+        return digest
+
+    def base_before(self, place: int, offset: int) -> Base | None:
+        """Places and offsets grow together."""
+        count = min(
+            bisect_right(self.bases, place, key=lambda base: base.place),
+            bisect_right(self.bases, offset, key=lambda base: base.offset),
+        )
+        return self.bases[count - 1] if count else None
+
 
 class Log:
-    def __init__(self, stored: Stored) -> None:
-        self.base = stored.base
-        self.trimmed = Numbers(stored.base.numbers)
-        self.order = list(stored.order)
-        self.content = dict(stored.content)
-        self.green = Prefix(stored.base)
+    def __init__(self, opened: Opened) -> None:
+        self.base = opened.base
+        self.floor = opened.checkpoint.base
+        self.below = Numbers(self.floor.numbers)
+        """What is below the floor."""
+        self._history: Final = opened.history
+        self.order = list(opened.order)
+        self.content = dict(opened.content)
+        self.green = Prefix(self.floor)
         self.out: dict[ActionId, None] = {}
         placed = set(self.order)
         reds = sorted((one for one in self.content if one not in placed), key=lambda one: self.content[one].sort_key)
         self.red: dict[ActionId, None] = dict.fromkeys(reds)
         self.lts = max((action.lts for action in self.content.values()), default=0)
-        self.lts = max(self.lts, self.base.lts)
-        self.highest = dict(self.trimmed.highest)
+        self.lts = max(self.lts, self.floor.lts)
+        self.highest = dict(self.below.highest)
         """Of each creator the highest number that is in the order or red: what an application may have seen."""
         for action in [*self.order, *self.red]:
             self._see(action)
         self.digests: dict[int, bytes] = {}
-        self.advance(stored.marks.green)
+        self.advance(max(opened.marks.green, self.floor.place))
 
     @property
     def end(self) -> int:
         """The yellow line: how many actions have a place here."""
-        return self.base.place + len(self.order)
+        return self.floor.place + len(self.order)
 
     def knows(self, action: ActionId) -> bool:
-        return action in self.content or action in self.trimmed
+        return action in self.content or action in self.below
 
     def ids(self, start: int, end: int) -> list[ActionId]:
-        assert start >= self.base.place, f"place {start} is trimmed, the log begins at {self.base.place}"
-        return self.order[start - self.base.place : end - self.base.place]
+        assert start >= self.floor.place, f"place {start} is not in memory, which begins at {self.floor.place}"
+        return self.order[start - self.floor.place : end - self.floor.place]
 
     def actions(self, start: int, end: int) -> list[Action]:
         return [self.content[one] for one in self.ids(start, end)]
+
+    def batch(self, start: int, end: int) -> list[Action]:
+        """Green actions from a place on, wherever they are: as many as one message may carry."""
+        assert self.base.place <= start < end, f"place {start} is trimmed, the log begins at {self.base.place}"
+        if start < self.floor.place:
+            return self._history.actions(start, min(end, self.floor.place))
+        return next(batches(self.actions(start, min(end, start + RETRANSMITTED_MAX))))
 
     def _see(self, action: ActionId) -> None:
         creator, lane, number = action
@@ -185,7 +284,7 @@ class Log:
             same += 1
         first = start + same
         assert first >= self.green.place or first == start + len(ids) == self.end, f"green place {first} would change"
-        del self.order[first - self.base.place :]
+        del self.order[first - self.floor.place :]
         for action in tail[same:]:
             assert action != FOUNDING or action in ids, "the founding would lose its place"
             self.red[action] = None
@@ -204,7 +303,7 @@ class Log:
             if self.green.place % DIGEST_STRIDE == 0:
                 self.digests[self.green.place] = self.green.digest
 
-    # --- digests, base ------------------------------------------------------------------------------------------------
+    # --- digests, floor, base -----------------------------------------------------------------------------------------
 
     def digest_at(self, place: int) -> bytes | None:
         """The digest of the order up to a green place, None if that is trimmed."""
@@ -212,40 +311,45 @@ class Log:
             return self.green.digest
         if not self.base.place <= place < self.green.place:
             return None
+        if place == self.base.place:
+            return self.base.digest
+        if place < self.floor.place:
+            return self._history.digest_at(place)
         start = place - place % DIGEST_STRIDE
         if start not in self.digests:
-            start = self.base.place
-        digest = self.digests.get(start, self.base.digest)
+            start = self.floor.place
+        digest = self.digests.get(start, self.floor.digest)
         for action in self.ids(start, place):
             digest = next_digest(digest, action)
         return digest
 
-    def base_at(self, place: int) -> Base:
-        """What remains of the order up to a green place when it is trimmed."""
-        assert place <= self.green.place
-        prefix = Prefix(self.base)
-        for action in self.actions(self.base.place, place):
-            prefix.take(action)
-        return prefix.base()
+    def base_before(self, place: int, offset: int) -> Base | None:
+        return self._history.base_before(place, offset)
+
+    def raise_floor(self, floor: Base) -> None:
+        """What is below it is on disk, and leaves the memory."""
+        self._forget(self.ids(self.floor.place, floor.place))
+        del self.order[: floor.place - self.floor.place]
+        self.floor, self.below = floor, Numbers(floor.numbers)
+        self.digests = {place: digest for place, digest in self.digests.items() if place > floor.place}
 
     def trim(self, base: Base) -> None:
-        for action in self.ids(self.base.place, base.place):
-            del self.content[action]
-        del self.order[: base.place - self.base.place]
-        self.base, self.trimmed = base, Numbers(base.numbers)
-        self.digests = {place: digest for place, digest in self.digests.items() if place > base.place}
+        self.base = base
+        if base.place > self.floor.place:
+            self.raise_floor(base)
 
     def load(self, base: Base, rest: Sequence[ActionId]) -> None:
         """A snapshot of another replica takes the place of all below it; `rest` of the order stays behind it."""
         stay = set(rest)
         old = [*(one for one in self.order if one not in stay), *self.red]
-        self.base, self.trimmed, self.green = base, Numbers(base.numbers), Prefix(base)
+        self.base = self.floor = base
+        self.below, self.green = Numbers(base.numbers), Prefix(base)
         self.order, self.digests = list(rest), {}
-        self.red = dict.fromkeys(one for one in old if one not in self.trimmed)
-        self.out = dict.fromkeys(one for one in self.out if one not in self.trimmed)
-        self._forget(one for one in list(self.content) if one in self.trimmed)
+        self.red = dict.fromkeys(one for one in old if one not in self.below)
+        self.out = dict.fromkeys(one for one in self.out if one not in self.below)
+        self._forget([one for one in self.content if one in self.below])
         self.lts = max(self.lts, base.lts)
-        for creator, number in self.trimmed.highest.items():
+        for creator, number in self.below.highest.items():
             self.highest[creator] = max(number, self.highest.get(creator, 0))
 
     def _forget(self, ids: Iterable[ActionId]) -> None:

@@ -19,7 +19,7 @@ from transis.prsl.core import Config, Core, Round, Stage
 from transis.prsl.corel import Corel
 from transis.prsl.delivery import Delivery
 from transis.prsl.exchange import Exchange
-from transis.prsl.log import Kept, Snapshot, Stored
+from transis.prsl.log import Kept, Opened, Snapshot
 from transis.prsl.messages import (
     Ack,
     Attempt,
@@ -79,9 +79,9 @@ def first_base(config: Config) -> Base:
 
 
 class Machine:
-    def __init__(self, config: Config, stored: Stored) -> None:
-        self._core = Core(config, stored)
-        self._delivery = Delivery(self._core, stored.snapshot)
+    def __init__(self, config: Config, opened: Opened) -> None:
+        self._core = Core(config, opened)
+        self._delivery = Delivery(self._core, opened)
         self._exchange = Exchange(self._core, self._settle)
         self._corel = Corel(self._core, self._exchange, self._delivery.deliver)
         self._catchup = CatchUp(self._core, self._delivery, self._corel.complete)
@@ -259,10 +259,10 @@ class Machine:
         core = self._core
         last = self._posted.get(lane)
         if last is None:
-            trimmed = core.log.trimmed
+            below = core.log.below
             known = [action.number for action in core.log.content if action.creator == core.number and action.lane == lane]
-            known += [number for creator, number in trimmed.changes if creator == core.number and lane == Lane.CHANGES]
-            known += [trimmed.highest.get(core.number, 0)] if lane == Lane.MESSAGES else []
+            known += [number for creator, number in below.changes if creator == core.number and lane == Lane.CHANGES]
+            known += [below.highest.get(core.number, 0)] if lane == Lane.MESSAGES else []
             last = max(known, default=0)
         self._posted[lane] = last + 1
         return last + 1
@@ -284,6 +284,11 @@ class Machine:
         settled = round_ is not None and round_.stage in (Stage.MINORITY, Stage.PRIMARY) and not round_.is_over
         if round_ is not None and settled and not round_.is_behind:
             self._corel.send(round_, action.id)
+        self._finish()
+
+    def deliver_more(self) -> None:
+        """The host has done with what it was handed before `MoreToDeliver`."""
+        self._delivery.deliver_more()
         self._finish()
 
     def acknowledge(self, offset: int) -> None:
@@ -339,7 +344,10 @@ class Machine:
         """What is known here and was not delivered yet: in the order as it may become, then what has no place."""
         log = self._core.log
         reds = sorted((log.content[action] for action in log.red), key=lambda action: action.sort_key)
-        return log.actions(max(self._delivery.prefix.place, log.base.place), log.end) + reds
+        start, known = max(self._delivery.prefix.place, log.base.place), list[Action]()
+        while start + len(known) < log.floor.place:
+            known += log.batch(start + len(known), log.floor.place)
+        return known + log.actions(start + len(known), log.end) + reds
 
     def status(self) -> Status:
         core, log, round_ = self._core, self._core.log, self._core.round

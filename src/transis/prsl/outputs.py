@@ -62,6 +62,10 @@ class Ordered(NamedTuple):
     first: int = 0
 
 
+class MoreToDeliver(NamedTuple):
+    """More is delivered again from the disk, a piece at a time: when the host has done with this one it says `deliver_more`."""
+
+
 class StableTo(NamedTuple):
     """Everything before this place is on every member's disk; every application acknowledged what is before the offset."""
 
@@ -117,6 +121,7 @@ Output = (
     | Bulk
     | Accepted
     | Ordered
+    | MoreToDeliver
     | StableTo
     | Refused
     | TakeSnapshot

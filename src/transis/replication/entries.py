@@ -18,15 +18,14 @@ from transis.prsl.actions import Action, Kind
 from transis.prsl.outputs import Effect, Ordered
 from transis.prsl.record import Record
 from transis.replication.posts import Waiting, a_change, wake
-from transis.replication.store import Store, runs
-from transis.types.errors import CodecError, ReplicaError, TransisError, UsageError
+from transis.replication.reader import actions
+from transis.replication.store import Store
+from transis.types.errors import CodecError, TransisError, UsageError
 
 T = TypeVar("T")
 
 TAIL_BYTES: Final = 8 << 20
 """What is kept in memory of what was delivered last."""
-PIECE: Final = 4096
-"""Messages that one look at the disk asks for."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -91,10 +90,11 @@ class Delivered:
 
     def __init__(self, store: Store) -> None:
         self.store: Final = store
-        self.record: Record = store.stored.snapshot.base.record
-        self.place = store.stored.snapshot.base.place
-        self.end = self.tail_start = store.stored.snapshot.base.offset
-        self.first = store.stored.base.offset
+        begin = store.opened.checkpoint.base
+        self.record: Record = begin.record
+        self.place = begin.place
+        self.end = self.tail_start = begin.offset
+        self.first = store.opened.base.offset
         """The first offset that is kept."""
         self.failure: TransisError | None = None
         self.waiting: Waiting = []
@@ -110,7 +110,9 @@ class Delivered:
             self._tail.append((news.offset, news.action))
             self._tail_bytes += news.action.size
             while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
-                self._tail_bytes -= self._tail.popleft()[1].size
+                offset, action = self._tail.popleft()
+                self._tail_bytes -= action.size
+                self._without_effect.discard(offset)
             self.tail_start = self._tail[0][0]
             wake(self.waiting)
 
@@ -126,11 +128,8 @@ class Delivered:
             await a_change(self.waiting)
         if offset >= self.tail_start:
             return self._in_tail(offset)
-        end = min(offset + PIECE, self.tail_start)
-        found = await asyncio.to_thread(runs, self.store.path, offset, end, self.place)
-        if not found:
-            raise ReplicaError(f"offset {offset} was trimmed here while it was being read: go on from {self.first}")
-        return found
+        found = await asyncio.to_thread(actions, self.store.path, offset, self.tail_start, self.place)
+        return found or self._in_tail(self.tail_start)
 
     def _in_tail(self, offset: int) -> list[tuple[int, Action]]:
         found: deque[tuple[int, Action]] = deque()

@@ -27,6 +27,7 @@ from transis.prsl.outputs import (
     JoinGroup,
     LeaveGroup,
     LoadSnapshot,
+    MoreToDeliver,
     Multicast,
     Ordered,
     Output,
@@ -61,7 +62,7 @@ class Application(NamedTuple):
 class Host:
     def __init__(self, store: Store, group: str, config: Config, connect: Connect, application: Application) -> None:
         self.store: Final = store
-        self.machine: Final = Machine(config, store.stored)
+        self.machine: Final = Machine(config, store.opened)
         self.attachment: Final = Attachment(group, connect, self)
         self.seen: dict[int, float] = {}
         """When each replica was last in a view with this one, by the loop's clock."""
@@ -71,6 +72,7 @@ class Host:
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(store, self._from_thread(self._synced), self._from_thread(self._refused))
         self._commits: deque[tuple[int, float]] = deque()
+        self._final = self._shown = 0
         self._is_hung = False
         self._view_began = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -189,6 +191,7 @@ class Host:
             while outputs := self.machine.take():
                 for output in outputs:
                     self._carry_out(output)
+            self._show()
         except Exception as error:
             self._end(f"a bug: {error!r}. The directory is as it was: start this replica again")
             raise
@@ -210,8 +213,19 @@ class Host:
                 pass
             case Stopped(why):
                 self._end(why)
+            case MoreToDeliver():
+                self._loop.call_soon(self._input, self.machine.deliver_more)
+            case Ordered(place):
+                self._final = place + 1
+                self._application.hear(output)
             case _:
                 self._application.hear(output)
+
+    def _show(self) -> None:
+        """What was handed over is for everybody who may read the directory."""
+        if self._final > self._shown:
+            self._shown = self._final
+            self._writer.show(self._shown)
 
     def _write(self, ticket: int, records: tuple[StoreRecord, ...]) -> None:
         self._commits.append((ticket, self._loop.time()))

@@ -56,9 +56,9 @@ class OpeningReplica(UnenteredAsync, Generic[T]):
 
     def _open_store(self) -> Store:
         store = Store(self._directory, self._group, self._me, self._founders, secrets.token_bytes(DIRECTORY_SIZE))
-        record = store.stored.base.record
+        record = store.opened.base.record
         names = tuple(entry.name for entry in record.entries)
-        if not record.is_founded and store.stored.marks.green == 0 and names != self._founders:
+        if not record.is_founded and store.opened.marks.green == 0 and names != self._founders:
             store.close()
             raise StoreError(
                 f"{self._directory} was made for the replicas {_listed(names)}, and these are {_listed(self._founders)}: "
@@ -133,7 +133,7 @@ def replica(
         raise ConfigError("connect", connect, "give something to call, as in connect=node.connect")
     if isinstance(codec, type):
         raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
-    config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack)
+    config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack, is_replayed=False)
     return OpeningReplica(
         _group_name(group),
         me,

@@ -14,27 +14,27 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from transis.prsl.actions import Action, ActionId
 from transis.prsl.core import Config
-from transis.prsl.log import Kept, Marks, Placed, Stored, StoreRecord, Taken, Trimmed
+from transis.prsl.log import Stored, StoreRecord
 from transis.prsl.machine import first_base
-from transis.prsl.prefix import Base, Numbers
 from transis.prsl.record import DIRECTORY_SIZE
 from transis.replication import schema
+from transis.replication.history import DiskHistory, load
+from transis.replication.schema import LOG
+from transis.replication.tables import Tables
 from transis.trace.files import locked, make_directory, sync
-from transis.types.errors import StoreError, plainly
+from transis.types.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LOG: Final = "log.db"
 LOCK: Final = "lock"
 WAL_PAGES: Final = 16_384
 """Pages of the write-ahead log (64 MiB) after which a commit moves it into the database; an idle writer does it before."""
 
 
 class Store:
-    """An open directory. `stored` is what it held when it was opened."""
+    """An open directory. `opened` is what a replica finds in it when it starts."""
 
     def __init__(self, directory: Path, group: str, name: str, founders: Sequence[str], identity: bytes) -> None:
         """`identity` are random bytes for a directory that is new; one that exists keeps its own."""
@@ -45,15 +45,16 @@ class Store:
             self._database = self._open(group, name, founders, identity)
             self.directory: bytes = schema.value_of(self._database, "directory")
             self.life = self._next_life()
-            self.stored = self._load()
-        except (sqlite3.Error, schema.Damaged, OSError) as error:
+            self._history = DiskHistory(directory / LOG)
+            self._held.callback(self._history.close)
+            self.opened = load(self._database, self._history)
+            self._tables: Tables | None = Tables(self._database)
+        except schema.TROUBLE as error:
             self._held.close()
-            raise StoreError(f"{directory}: {_sentence(error)}") from error
+            raise StoreError(f"{directory}: {schema.explained(error)}") from error
         except BaseException:
             self._held.close()
             raise
-        self._base = self.stored.base
-        self._end = self.stored.end
 
     def _hold(self) -> None:
         make_directory(self.path)
@@ -91,85 +92,21 @@ class Store:
         self._database.execute(schema.SAVE_META, ("life", life))
         return life
 
-    def _load(self) -> Stored:
-        database = self._database
-        stored = Stored(schema.unsealed_base("base", schema.value_of(database, "base")))
-        stored.marks = schema.unsealed_marks("marks", schema.value_of(database, "marks"))
-        stored.snapshot = schema.unsealed_snapshot("snapshot", schema.value_of(database, "snapshot"))
-        for row in database.execute(f"select {schema.ACTION_COLUMNS} from actions"):
-            action = schema.action_of(row)
-            stored.content[action.id] = action
-        for row in database.execute(f"select {schema.PLACE_COLUMNS} from places order by place"):
-            place, action_id = schema.place_of(row)
-            if place != stored.end or action_id not in stored.content:
-                raise schema.Damaged(f"place {stored.end} of the order is missing, or its content is")
-            stored.order.append(action_id)
-        if stored.end < stored.marks.green:
-            raise schema.Damaged(f"the order ends at place {stored.end}, and {stored.marks.green} were green")
-        return stored
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def commit(self, records: Iterable[StoreRecord]) -> None:
-        """All of it is on the disk when this returns; if it raises, none is."""
-        before = self._base, self._end
-        try:
+    def commit(self, records: Iterable[StoreRecord], green: int = 0) -> None:
+        """All of it is on the disk when this returns; if it raises, none is. Readers then see the order up to `green`."""
+        tables = self._tables or Tables(self._database)
+        self._tables = None
+        with transaction(self._database):
+            tables.write(records, green)
+        self._tables = tables
+
+    def tidy(self) -> None:
+        """Delete some of what was trimmed, and move the write-ahead log into the database, as far as readers let it."""
+        if self._tables is not None and self._tables.has_rubbish:
             with transaction(self._database):
-                for record in records:
-                    self._write(record)
-        except BaseException:
-            self._base, self._end = before
-            raise
-
-    def _write(self, record: StoreRecord) -> None:
-        database = self._database
-        match record:
-            case Kept(action):
-                database.execute(schema.SAVE_ACTION, schema.action_row(action))
-            case Placed(start, ids):
-                self._place(start, ids)
-            case Trimmed(base):
-                self._trim(base)
-            case Taken(snapshot):
-                database.execute(schema.SAVE_META, schema.sealed("snapshot", snapshot))
-            case Marks():
-                database.executemany(schema.SAVE_META, schema.meta_rows(record))
-
-    def _place(self, start: int, ids: Sequence[ActionId]) -> None:
-        offset = self._offset(start)
-        self._database.execute("delete from places where place >= ?", (start,))
-        rows = []
-        for place, action in enumerate(ids, start):
-            rows.append(schema.place_row(place, offset, action))
-            offset += self._count(action)
-        self._database.executemany(schema.SAVE_PLACE, rows)
-        self._end = start + len(ids)
-
-    def _offset(self, place: int) -> int:
-        """Messages before a place, which is in the order or at its end."""
-        if place == self._base.place:
-            return self._base.offset
-        found = self._database.execute(
-            "select offset, creator, lane, number from places where place = ?", (place - 1,)
-        ).fetchone()
-        return int(found[0]) + self._count(found[1:])
-
-    def _count(self, action: Sequence[int]) -> int:
-        found = self._database.execute("select count from actions where (creator, lane, number) = (?, ?, ?)", tuple(action))
-        return int(found.fetchone()[0])
-
-    def _trim(self, base: Base) -> None:
-        """What the base has is dropped, also what had no place here."""
-        database, numbers = self._database, Numbers(base.numbers)
-        database.execute("delete from places where place < ?", (base.place,))
-        for creator, highest in numbers.highest.items():
-            database.execute("delete from actions where creator = ? and lane = 0 and number <= ?", (creator, highest))
-        database.executemany("delete from actions where creator = ? and lane = 1 and number = ?", sorted(numbers.changes))
-        database.execute(schema.SAVE_META, schema.sealed("base", base))
-        self._base = base
-
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the database, as far as readers let it."""
+                self._tables.sweep()
         self._database.execute("pragma wal_checkpoint(passive)")
 
     def close(self) -> None:
@@ -189,7 +126,8 @@ def _found(database: sqlite3.Connection, group: str, name: str, founders: Sequen
             if statement.strip():
                 database.execute(statement)
         rows = [("version", schema.VERSION), ("group", group), ("replica", name), ("directory", identity), ("life", 0)]
-        rows += [schema.sealed("base", stored.base), schema.sealed("snapshot", stored.snapshot), *schema.meta_rows(stored.marks)]
+        rows += [("green", 0), ("trimmed", 0), ("base", schema.sealed(stored.base)), ("marks", schema.sealed(stored.marks))]
+        rows += [("snapshot", schema.sealed(stored.snapshot)), ("checkpoint", schema.sealed(stored.checkpoint))]
         database.executemany(schema.SAVE_META, rows)
 
 
@@ -203,28 +141,3 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("rollback")
         raise
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, schema.Damaged):
-        return f"{error}. Keep the directory aside, and have this replica replaced by a new one"
-    if isinstance(error, sqlite3.DatabaseError):
-        return f"{LOG} cannot be read ({error}). Keep the directory aside, and have this replica replaced by a new one"
-    return plainly(error)
-
-
-def runs(directory: Path, start: int, end: int, place: int = -1) -> list[tuple[int, Action]]:
-    """Green actions with messages from `start` up to `end`, by offsets, each with its first offset: for who may only read.
-    One short transaction; call it again for more. A replica knows better than its disk what is green: all before `place`."""
-    wanted = f"select p.offset, {', '.join('a.' + column for column in schema.ACTION_COLUMNS.split(', '))}"
-    query = (
-        f"{wanted} from places p join actions a using (creator, lane, number) where p.offset + a.count > ? and p.offset < ?"
-        " and a.count > 0 and p.place < max(?, (select value from meta where key = 'green')) order by p.place"
-    )
-    found: list[tuple[int, Action]] = []
-    with ExitStack() as open_while_read:
-        database = sqlite3.connect(f"file:{directory / LOG}?mode=ro", uri=True)
-        open_while_read.callback(database.close)
-        for offset, *row in database.execute(query, (start, end, place)):
-            found.append((offset, schema.action_of(tuple(row))))
-    return found

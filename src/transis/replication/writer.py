@@ -2,24 +2,31 @@
 
 1. Tickets come back in the order in which they went in, each when it is on the disk.
 2. A disk that refuses is told once, with what it said, and tried again; meanwhile nothing is lost and nothing comes back.
-3. When nothing is waiting the write-ahead log is moved into the database, so that commits do not have to.
+3. How far the order is final is written for readers with the next commit, or by itself when nothing else is written for a moment.
+   Then the write-ahead log is moved into the database, too, so that commits do not have to.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Final
 
 from transis.prsl.log import StoreRecord
+from transis.replication.schema import TROUBLE, explained
 from transis.replication.store import Store
 
 RETRY_S: Final = 1.0
 """How long a disk that refused is left alone."""
 
+QUIET_S: Final = 0.05
+"""How long nothing is written before readers are told by a commit of its own: a person does not notice it, and a disk that is
+kept busy is not given more to do."""
+
 TICKETS_MAX: Final = 1024
 """Tickets of one commit: it must come to an end while others come in."""
+
+Batch = list[tuple[int, Sequence[StoreRecord]]]
 
 
 class Writer:
@@ -31,8 +38,9 @@ class Writer:
         self._synced: Final = synced
         self._refused: Final = refused
         self._changed = Condition()
-        self._waiting: list[tuple[int, Sequence[StoreRecord]]] = []
-        self._is_closing = False
+        self._waiting: Batch = []
+        self._green = self._shown = 0
+        self._is_closing = self._is_resting = False
         self._thread = Thread(target=self._run, name="transis-replica-writer", daemon=True)
         self._thread.start()
 
@@ -40,6 +48,13 @@ class Writer:
         with self._changed:
             self._waiting.append((ticket, records))
             self._changed.notify()
+
+    def show(self, green: int) -> None:
+        """The order is final up to this place: readers see it soon."""
+        with self._changed:
+            self._green = max(self._green, green)
+            if self._is_resting:
+                self._changed.notify()
 
     def close(self) -> None:
         """Write what is waiting, if the disk takes it, and end."""
@@ -53,7 +68,7 @@ class Writer:
         trouble = ""
         while True:
             batch = self._next()
-            if not batch:
+            if not batch and self._is_done():
                 return
             said = self._commit(batch)
             if said != trouble:
@@ -62,26 +77,47 @@ class Writer:
             if said and not self._rest():
                 return
 
-    def _next(self) -> list[tuple[int, Sequence[StoreRecord]]]:
-        """What is waiting, empty at the end."""
+    def _is_done(self) -> bool:
         with self._changed:
-            is_idle = not self._waiting
-        if is_idle:
-            self._store.checkpoint()
-        with self._changed:
-            while not self._waiting and not self._is_closing:
-                self._changed.wait()
-            return self._waiting[:TICKETS_MAX]
+            return self._is_closing and not self._waiting and self._green <= self._shown
 
-    def _commit(self, batch: list[tuple[int, Sequence[StoreRecord]]]) -> str:
-        """Empty if all of it is on the disk, else what the disk said, and none of it is."""
+    def _next(self) -> Batch:
+        """What is waiting. Nothing if there is only something to show, or if this is the end."""
+        while True:
+            with self._changed:
+                if self._changed.wait_for(self._has_work, QUIET_S):
+                    return self._waiting[:TICKETS_MAX]
+                if self._green > self._shown:
+                    return []
+            self._tidy()
+            with self._changed:
+                self._is_resting = True
+                self._changed.wait_for(lambda: self._has_work() or self._green > self._shown)
+                self._is_resting = False
+
+    def _has_work(self) -> bool:
+        return bool(self._waiting) or self._is_closing
+
+    def _tidy(self) -> None:
+        """A disk that refuses this says so at the next commit, too."""
         try:
-            self._store.commit(record for _, records in batch for record in records)
-        except (sqlite3.Error, OSError) as error:
-            return f"{self._store.path}: {error}"
+            self._store.tidy()
+        except TROUBLE:
+            return
+
+    def _commit(self, batch: Batch) -> str:
+        """Empty if all of it is on the disk, else what the disk said, and none of it is."""
         with self._changed:
+            green = self._green
+        try:
+            self._store.commit((record for _, records in batch for record in records), green)
+        except TROUBLE as error:
+            return f"{self._store.path}: {explained(error)}"
+        with self._changed:
+            self._shown = green
             del self._waiting[: len(batch)]
-        self._synced([ticket for ticket, _ in batch])
+        if batch:
+            self._synced([ticket for ticket, _ in batch])
         return ""
 
     def _rest(self) -> bool:
