@@ -11,8 +11,8 @@ from tests.trace.taped import taped_run
 from transis.audit.guarantees import check
 from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
-from transis.trace.export import EXPORTING, ExportRequest, export_wanted, forget_half_exported, main
-from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
+from transis.trace.export import ExportRequest, export_wanted, main
+from transis.trace.flight import EXPORTING, KEPT, MB, Flight, FlightLimits, Keep, Tidier, forget_half_exported
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recovery import record_end, seal_open_lives
 from transis.trace.ring_files import RING_FILE_BYTES, RING_FILES, RingFileWriter, read_ring_file

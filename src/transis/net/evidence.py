@@ -24,8 +24,8 @@ import msgspec
 
 from transis.net.runtime import boottime_us, run_apart
 from transis.trace.events import Event, Gap
-from transis.trace.export import ExportRequest, forget_half_exported
-from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
+from transis.trace.export import ExportRequest
+from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier, forget_half_exported
 from transis.trace.recovery import end_previous, seal_open_lives
 from transis.trace.segment import CONVERTED, DIGESTS, SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
 from transis.types.config import Config

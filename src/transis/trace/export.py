@@ -24,7 +24,7 @@ import msgspec
 
 from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.files import rename
-from transis.trace.flight import KEPT
+from transis.trace.flight import EXPORTING
 from transis.trace.ring_files import (
     RING_FILES,
     DeliveryRows,
@@ -44,8 +44,6 @@ ANY: Final = 1 << 62
 BATCH: Final = 4096
 """Events written at a time."""
 WHY: Final = "why.json"
-EXPORTING: Final = ".exporting-"
-"""Prefix of an incomplete export."""
 EXAMPLE: Final = '{"from_us": 1, "to_us": 2, "why": "..."}'
 USAGE: Final = f"python -m transis.trace.export DIRECTORY OUT '{EXAMPLE}'"
 
@@ -220,12 +218,6 @@ class _ExportedLife:
     def _next(self) -> int:
         self._lseq += 1
         return self._lseq
-
-
-def forget_half_exported(directory: Path) -> None:
-    """Remove what a killed export left behind. Call it while no export runs there."""
-    for aside in (directory / KEPT).glob(f"{EXPORTING}*"):
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def main(arguments: list[str]) -> int:

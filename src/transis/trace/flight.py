@@ -39,6 +39,8 @@ from transis.types.views import View
 
 KEPT: Final = "kept"
 """Where exports around changes of the view go."""
+EXPORTING: Final = ".exporting-"
+"""Prefix of an incomplete export."""
 MB: Final = 1 << 20
 
 
@@ -278,3 +280,9 @@ class Flight(Observer):
             return None
         self._changes.clear()
         return Keep(view, first_us - before_us, now_us)
+
+
+def forget_half_exported(directory: Path) -> None:
+    """Remove what a killed export left behind. Call it while no export runs there."""
+    for aside in (directory / KEPT).glob(f"{EXPORTING}*"):
+        shutil.rmtree(aside, ignore_errors=True)
