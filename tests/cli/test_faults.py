@@ -14,7 +14,7 @@ from tests.cli.running import Up, brought_up
 from transis.cli.cluster_control import ClusterControl, ClusterFaults, CutRequest, KillRequest
 from transis.cli.faults import parse_sides, states_in
 from transis.cli.local_cluster import LocalCluster
-from transis.net.sockets import bind_unix
+from transis.net.listening import bind_unix
 from transis.types.errors import UsageError
 from transis.types.paths import CLUSTER_SOCKET
 

@@ -12,8 +12,8 @@ from tests.net.party import PATIENCE_S
 from tests.net.test_session_server import one_turn
 from tests.net.visitors import House, Visitor
 from transis.embed.thread import SAID_MAX, ThreadLink
+from transis.net.listening import ACCEPTED_AT_ONCE
 from transis.net.session_server import SLICE
-from transis.net.sockets import ACCEPTED_AT_ONCE
 from transis.net.transport import StatisticsDict
 from transis.sessions.frames import SESSION_VERSION, Answer, Ask, Goodbye, Hello, NodeFrame
 from transis.sessions.host import SessionPolicy

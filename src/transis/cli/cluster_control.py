@@ -20,7 +20,7 @@ import msgspec
 
 from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import STOP_S, LocalCluster, LocalDaemon
-from transis.net.sockets import bind_unix
+from transis.net.listening import bind_unix
 from transis.types.errors import ConnectError, TransisError, UsageError
 from transis.types.paths import CLUSTER_SOCKET, cluster_beside
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import math
 import os
 import signal
 import sys
@@ -68,27 +67,6 @@ class NodeClock:
         self._missed_us += pause_us
         self.pauses += 1
         self.longest_pause_us = max(self.longest_pause_us, pause_us)
-
-
-AGAIN_S: Final = 60.0
-
-
-class Rarely:
-    """For the log: what may happen often is told at most once a minute, with a count."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._times = 0
-        self._again_at = -math.inf
-
-    def due(self) -> int:
-        """It happened once more; how often since this was last logged, or 0 if it is too early for another line."""
-        self._times += 1
-        now = self._clock_s()
-        if now < self._again_at:
-            return 0
-        times, self._times, self._again_at = self._times, 0, now + AGAIN_S
-        return times
 
 
 # --- process ----------------------------------------------------------------------------------------------------------

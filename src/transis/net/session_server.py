@@ -3,15 +3,14 @@
 1. All connections are served in the driver's loop. The node's news go to the host at once, and to the sockets once per turn of
    the loop, in one write for each client.
 2. A failure in one connection ends at most that one. A failure in the host is the node's.
-3. A socket file that nobody listens on is replaced; one with a living server behind it is not.
-4. When the node ends, for whatever reason, every client is told.
-5. What waits for a client waits in the host, where it is counted: the transport is given a slice at a time, and nothing while it
+3. When the node ends, for whatever reason, every client is told.
+4. What waits for a client waits in the host, where it is counted: the transport is given a slice at a time, and nothing while it
    has enough. One frame of any size may be under way.
-6. A client's mistake ends its connection with a Goodbye that says what was wrong, if it can still be delivered. After a Goodbye
+5. A client's mistake ends its connection with a Goodbye that says what was wrong, if it can still be delivered. After a Goodbye
    our side of the stream is shut, and the connection closed when the client closes it or `linger_s` are over: closing at once
    might make the Goodbye undeliverable.
-7. A connection without a Hello within `hello_s` is not a client's.
-8. Clients have a stated time in each turn of the loop (Config.client_turn_us): they take turns, a frame each, and what is left
+6. A connection without a Hello within `hello_s` is not a client's.
+7. Clients have a stated time in each turn of the loop (Config.client_turn_us): they take turns, a frame each, and what is left
    waits for the next turn of the loop. Nothing more is read from a client before that is handled: the rest waits in its socket.
    Writing to clients has as much time, and a few new clients are accepted. Between turns the node reads its sockets.
 """
@@ -23,7 +22,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
@@ -31,14 +30,13 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
-from transis.net.runtime import Rarely
-from transis.net.sockets import Doorkeeper, bind_unix, notice_dead_peers, unlink_own
+from transis.net.listening import Listeners, Rarely, notice_dead_peers
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost, WaitingInHost
 from transis.sessions.queues import Speaker, Turns
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
-from transis.types.errors import ConfigError, Rejection, UsageError, plainly
+from transis.types.errors import Rejection, UsageError, plainly
 from transis.types.outputs import NEVER, News, Stopped
 
 # --- one connection -----------------------------------------------------------------------------------------------------
@@ -329,15 +327,13 @@ class SessionServer:
         self._now = 0
         self._links: dict[ClientConnection, None] = {}
         self._sessions: dict[int, ClientConnection] = {}
-        self._doors: list[Doorkeeper] = []
-        self._entering: set[asyncio.Task[Any]] = set()
-        self._paths: dict[str, int] = {}
+        self._listeners = Listeners()
         self._watch: asyncio.Task[None] | None = None
         self.unread = 0
         """Bytes from clients that wait to be handled, or are not a whole frame yet."""
         self._turns: Turns[Speaker] = Turns()
         self._rest = WaitingInHost(host, self.now)
-        self._strangers, self._full_up = Rarely(), Rarely()
+        self._strangers = Rarely()
         self._turn_ns = driver.config.client_turn_us * 1000
         self._turn_ends = 0
         self._turn_arranged = False
@@ -353,44 +349,16 @@ class SessionServer:
     async def listen_unix(self, path: str | Path, mode: int = 0o600) -> None:
         """Listen for clients of this machine; `mode` says which users may connect."""
         self.begin()
-        listening = bind_unix(str(path), mode)
-        self._paths[str(path)] = os.stat(path).st_ino
-        self._open_door(listening, lambda: SessionLink(self))
+        self._listeners.open_unix(str(path), mode, lambda: SessionLink(self))
 
     async def listen_tcp(self, endpoint: Endpoint, key: bytes) -> tuple[str, int]:
         """Clients of other machines, with the key. Returns where it listens, since the port may be the system's choice."""
         self.begin()
         SealedStream(key, bytes(RANDOM_SIZE), is_client=False)
-        address, port = endpoint.for_socket()[:2]
-        try:
-            family = socket.AF_INET if endpoint.host.version == 4 else socket.AF_INET6
-            listening = socket.create_server((address, port), family=family)
-        except OSError as error:
-            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {plainly(error)}") from None
-        host, chosen = listening.getsockname()[:2]
-        self._open_door(listening, lambda: self._sealed(key))
-        return host, chosen
+        return self._listeners.open_tcp(endpoint, lambda: self._sealed(key))
 
     def _sealed(self, key: bytes) -> SessionLink:
         return SessionLink(self, SealedStream(key, os.urandom(RANDOM_SIZE), is_client=False))
-
-    def _open_door(self, listening: socket.socket, link: Callable[[], SessionLink]) -> None:
-        self._doors.append(Doorkeeper(listening, lambda connection: self._let_in(connection, link), self._full))
-
-    def _let_in(self, connection: socket.socket, link: Callable[[], SessionLink]) -> None:
-        loop = asyncio.get_running_loop()
-        entering = loop.create_task(loop.connect_accepted_socket(link, connection))
-        self._entering.add(entering)
-        entering.add_done_callback(self._entered)
-
-    def _entered(self, entering: asyncio.Task[Any]) -> None:
-        self._entering.discard(entering)
-        if not entering.cancelled() and (failure := entering.exception()) is not None:
-            log.debug("a client was gone before it was let in: %s", failure)
-
-    def _full(self, error: OSError) -> None:
-        if self._full_up.due():
-            log.warning("no client can be accepted for a while: %s", plainly(error))
 
     async def adopt(self, connection: socket.socket) -> None:
         """A stream socket that somebody else connected, such as one of a pair."""
@@ -398,8 +366,7 @@ class SessionServer:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
 
     def descriptors(self) -> list[int]:
-        listening = (door.fileno() for door in self._doors)
-        return [one for one in listening if one >= 0]
+        return self._listeners.descriptors()
 
     def begin(self) -> None:
         """Get ready for clients. Connections that are not sockets call this themselves."""
@@ -573,10 +540,7 @@ class SessionServer:
         if self._closed:
             return
         self._closed = True
-        for door in self._doors:
-            door.close()
-        for path, inode in self._paths.items():
-            unlink_own(path, inode)
+        self._listeners.close()
         for link in list(self._links):
             link.refuse(why)
         self._flush()

@@ -13,15 +13,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import os
 import socket
-import stat
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import Final
@@ -313,121 +310,3 @@ class BurstReceiver:
 
 def _word(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "unknown")
-
-
-# --- listening --------------------------------------------------------------------------------------------------------
-
-UNIX_PATH_MAX: Final = 107
-"""Bytes of a socket's path: the kernel has room for 108 with the end mark."""
-BACKLOG: Final = 1024
-"""Clients that the kernel lets wait until they are accepted."""
-ACCEPTED_AT_ONCE: Final = 8
-"""Of these so many are accepted in one turn of the loop: each costs a good deal of it."""
-AGAIN_S: Final = 1.0
-"""A machine or process that has no descriptor left is asked again after so long."""
-
-
-class Doorkeeper:
-    """Accepts at one listening socket, a few at a time. `full` is called with the reason when nobody can be accepted for a
-    while."""
-
-    def __init__(
-        self, listening: socket.socket, accepted: Callable[[socket.socket], None], full: Callable[[OSError], None]
-    ) -> None:
-        self._listening = listening
-        self._accepted = accepted
-        self._full = full
-        self._loop = asyncio.get_running_loop()
-        self._again: asyncio.TimerHandle | None = None
-        listening.setblocking(False)
-        listening.listen(BACKLOG)
-        self._wait()
-
-    def _wait(self) -> None:
-        self._again = None
-        self._loop.add_reader(self._listening.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                connection, _ = self._listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._loop.remove_reader(self._listening.fileno())
-                self._again = self._loop.call_later(AGAIN_S, self._wait)
-                self._full(error)
-                return
-            connection.setblocking(False)
-            self._accepted(connection)
-
-    def fileno(self) -> int:
-        return self._listening.fileno()
-
-    def close(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-        self._loop.remove_reader(self._listening.fileno())
-        self._listening.close()
-
-
-def bind_unix(path: str, mode: int) -> socket.socket:
-    """A socket that listens at this path, with these permissions from its first moment."""
-    size = len(os.fsencode(path))
-    if size > UNIX_PATH_MAX:
-        raise ConfigError("sessions.socket", path, f"the path of a socket has at most {UNIX_PATH_MAX} bytes, this has {size}")
-    _make_way(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.fchmod(listener.fileno(), mode)  # Linux makes the file with this mode, less the umask.
-        listener.bind(path)
-        os.chmod(path, mode)
-    except OSError as error:
-        listener.close()
-        raise ConfigError("sessions.socket", path, f"nobody can listen there: {error.strerror or error}") from None
-    return listener
-
-
-def _make_way(path: str) -> None:
-    try:
-        kind = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ConfigError("sessions.socket", path, f"cannot be looked at: {error.strerror}") from None
-    if not stat.S_ISSOCK(kind):
-        raise ConfigError("sessions.socket", path, "there is a file that is no socket: remove it or choose another path")
-    if _is_alive(path):
-        raise ConfigError("sessions.socket", path, "another server listens there: stop it or choose another path")
-    os.unlink(path)
-
-
-def _is_alive(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            return True  # It is busy, or we may not connect: if in doubt, it is alive.
-    return True
-
-
-def unlink_own(path: str, inode: int) -> None:
-    """Remove our socket file, unless another process has replaced it."""
-    with suppress(OSError):
-        if os.stat(path).st_ino == inode:
-            os.unlink(path)
-
-
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 40_000}
-"""Where the system has these options: a peer that answers nothing for 40 s counts as gone."""
-
-
-def notice_dead_peers(connection: socket.socket) -> None:
-    """Notice machines that lost power: otherwise their clients would stay in their groups forever."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
