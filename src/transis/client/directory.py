@@ -1,4 +1,4 @@
-"""What a session may ask about groups and processes: lists, where somebody is, and what changes.
+"""What a session may ask its node: figures, lists of groups and processes, where somebody is, and what changes.
 
 1. Everything is what this session's node knows: the configuration that it is in. What cannot be reached is not there.
 2. Lists are read in pages, each of its moment. What was there all the time is in the list.
@@ -9,15 +9,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from transis.client.transfer import COMPANION_SUFFIX
-from transis.sessions.frames import Changes, GroupsPage, MembersPage, NamesPage, Whereabouts
-from transis.types.errors import UnknownName, UsageError
+from transis.sessions.frames import (
+    Answer,
+    Ask,
+    Changes,
+    ClientFrame,
+    GroupsPage,
+    Inquire,
+    MembersPage,
+    NamesPage,
+    Whereabouts,
+    decode_value,
+)
+from transis.types.errors import TransisError, UnknownName, UsageError
 from transis.types.ids import ProcessId
 from transis.types.views import GroupChange, NameChange, require_group_name
 
@@ -162,3 +174,50 @@ class Watch:
         joined = tuple(one for one in change.joined if one not in self._members)
         self._members.update(joined)
         return change._replace(joined=joined, left=left) if joined or left else None
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+class Questions:
+    """Questions to the node. Each has a number; answers may come in any order."""
+
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last = 0
+
+    async def ask(self, question: str) -> dict[str, Any]:
+        value: dict[str, Any] = decode_value(await self.put(lambda number: Ask(number, question)))
+        return value
+
+    async def put(self, question: Callable[[int], Ask | Inquire]) -> bytes:
+        """The node's answer. Raises UsageError if the node has none, and the failure given to `lose` if the session ends.
+
+        The node is told if nobody waits any more, for some questions wait there for their answer.
+        """
+        self._last += 1
+        number = self._last
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._post(question(number))
+        try:
+            answer = await future
+        except asyncio.CancelledError:
+            self._post(Inquire(number, "end"))
+            raise
+        finally:
+            del self._asked[number]
+        if answer.why:
+            raise UsageError(answer.why)
+        value: bytes = answer.value
+        return value
+
+    def answered(self, answer: Answer) -> None:
+        future = self._asked.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def lose(self, failure: Callable[[], TransisError]) -> None:
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(failure())

@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from transis.client.attributes import Headers, all_with_attributes, with_attributes
-from transis.client.directory import Directory, Watch, Whereabouts
+from transis.client.directory import Directory, Questions, Watch, Whereabouts
 from transis.client.events import Codec, Position
 from transis.client.group import (
     AddressBook,
@@ -34,21 +34,18 @@ from transis.client.link import CONNECT_SECONDS, Link
 from transis.client.sending import Receipt, SendBuffer, Sender, require_loop
 from transis.client.snapshot import Transfer
 from transis.client.state import StateTransfer
-from transis.client.stream import CreditClaim, MessageStream, StreamBuffer
+from transis.client.stream import ConfigurationFollowers, CreditClaim, MessageStream, PrivateStream, StreamBuffer
 from transis.client.transfer import StateReady, StateRequest, decode_transfer, group_of
 from transis.process.fork import stays_here
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
-    Ask,
     Bye,
     Changed,
-    ClientFrame,
     Configured,
     Credit,
     Done,
-    Follow,
     Goodbye,
     Hello,
     Inquire,
@@ -62,7 +59,6 @@ from transis.sessions.frames import (
     Welcome,
     WithoutQuorum,
     cost,
-    decode_value,
 )
 from transis.types.errors import (
     ConnectError,
@@ -491,17 +487,6 @@ class Session(Generic[T]):
         return f"<Session {self._process} with {self._link.peer}{' (over)' if self.closed else ''}>"
 
 
-class PrivateStream(MessageStream[T]):
-    """The messages to one process by its private name."""
-
-    def __init__(self, buffer: StreamBuffer, codec: Codec[T], process: ProcessId) -> None:
-        super().__init__(buffer, codec)
-        self._process = process
-
-    def __repr__(self) -> str:
-        return f"<Stream of private messages to {self._process}>"
-
-
 _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Stream: Session._stream,
     Done: Session._done,
@@ -517,82 +502,3 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }
-
-
-# --- questions --------------------------------------------------------------------------------------------------------
-
-
-class Questions:
-    """Questions to the node. Each has a number; answers may come in any order."""
-
-    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
-        self._post = post
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._last = 0
-
-    async def ask(self, question: str) -> dict[str, Any]:
-        value: dict[str, Any] = decode_value(await self.put(lambda number: Ask(number, question)))
-        return value
-
-    async def put(self, question: Callable[[int], Ask | Inquire]) -> bytes:
-        """The node's answer. Raises UsageError if the node has none, and the failure given to `lose` if the session ends.
-
-        The node is told if nobody waits any more, for some questions wait there for their answer.
-        """
-        self._last += 1
-        number = self._last
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._post(question(number))
-        try:
-            answer = await future
-        except asyncio.CancelledError:
-            self._post(Inquire(number, "end"))
-            raise
-        finally:
-            del self._asked[number]
-        if answer.why:
-            raise UsageError(answer.why)
-        value: bytes = answer.value
-        return value
-
-    def answered(self, answer: Answer) -> None:
-        future = self._asked.get(answer.number)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    def lose(self, failure: Callable[[], TransisError]) -> None:
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(failure())
-
-
-# --- following --------------------------------------------------------------------------------------------------------
-
-
-class ConfigurationFollowers:
-    """The streams that want the node's configurations. Only the first asks the node; later ones start from the last known."""
-
-    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
-        self._post = post
-        self._asked = False
-        self._last: Configured | None = None
-        self._buffers: list[StreamBuffer] = []
-
-    def add(self, buffer: StreamBuffer) -> None:
-        if not self._asked:
-            self._asked = True
-            self._post(Follow())
-        elif self._last is not None:
-            buffer.put(self._last, ())
-        self._buffers.append(buffer)
-
-    def remove(self, buffer: StreamBuffer) -> None:
-        self._buffers = [one for one in self._buffers if one is not buffer]
-
-    def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
-        self._last = frame
-        claim = CreditClaim(cost(frame), give_back)
-        claim.holders = 1 + len(self._buffers)
-        for buffer in self._buffers:
-            buffer.put(frame, (), claim)
-        claim.let_go()

@@ -22,8 +22,20 @@ from typing import IO, Final, Generic, NamedTuple, TypeVar
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, View
 from transis.client.sending import require_loop
 from transis.process.fork import stays_here
-from transis.sessions.frames import NODE_FRAMES, FrameReader, Left, Stream, StreamFrame, encode_frame
+from transis.sessions.frames import (
+    NODE_FRAMES,
+    ClientFrame,
+    Configured,
+    Follow,
+    FrameReader,
+    Left,
+    Stream,
+    StreamFrame,
+    cost,
+    encode_frame,
+)
 from transis.types.errors import InternalError, JoinRefused, Rejection, TransisError, UsageError
+from transis.types.ids import ProcessId
 
 # --- stream -----------------------------------------------------------------------------------------------------------
 
@@ -399,3 +411,46 @@ class Spool:
         self._reader = FrameReader(NODE_FRAMES)
         self._ready.clear()
         self._read = self._written = self._count = 0
+
+
+# --- streams of a session ---------------------------------------------------------------------------------------------
+
+
+class PrivateStream(MessageStream[T]):
+    """The messages to one process by its private name."""
+
+    def __init__(self, buffer: StreamBuffer, codec: Codec[T], process: ProcessId) -> None:
+        super().__init__(buffer, codec)
+        self._process = process
+
+    def __repr__(self) -> str:
+        return f"<Stream of private messages to {self._process}>"
+
+
+class ConfigurationFollowers:
+    """The streams that want the node's configurations. Only the first asks the node; later ones start from the last known."""
+
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked = False
+        self._last: Configured | None = None
+        self._buffers: list[StreamBuffer] = []
+
+    def add(self, buffer: StreamBuffer) -> None:
+        if not self._asked:
+            self._asked = True
+            self._post(Follow())
+        elif self._last is not None:
+            buffer.put(self._last, ())
+        self._buffers.append(buffer)
+
+    def remove(self, buffer: StreamBuffer) -> None:
+        self._buffers = [one for one in self._buffers if one is not buffer]
+
+    def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
+        self._last = frame
+        claim = CreditClaim(cost(frame), give_back)
+        claim.holders = 1 + len(self._buffers)
+        for buffer in self._buffers:
+            buffer.put(frame, (), claim)
+        claim.let_go()
