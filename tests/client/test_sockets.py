@@ -17,8 +17,8 @@ from tests.client.loops import run
 from tests.client.test_streams import messages
 from tests.net.visitors import KEY, House
 from transis import blocking, connect
+from transis.blocking.thread import LoopThread
 from transis.client import Batch, Configuration, Json, Message, View
-from transis.client.loop_thread import LoopThread
 from transis.sessions.frames import BATCH_BYTES
 from transis.types.errors import ConnectError, InDoubt, SessionLost, TransferInterrupted, UsageError
 from transis.types.ids import Service

@@ -23,7 +23,7 @@ END: Final = "<!-- end -->"
 
 HALVES: Final = {
     "The core: no I/O, no clock, no randomness": "types wire engine totem lansis groups node sessions prsl",
-    "The core on a machine": "process trace net settings client replication embed daemon archive cli",
+    "The core on a machine": "process trace net settings client blocking replication embed daemon archive cli",
     "The bridge to Spark": "spark",
     "Observers: they read what the product does, and it never looks at them": "audit sim testing bench",
 }

@@ -14,10 +14,6 @@ from tests.house.sources import PACKAGE, dotted, imports, package_of, python_fil
 LAZY_ROOTS = {"__init__", "testing/__init__"}
 """They hand out public names, and import what they are asked for; nothing of theirs is needed below."""
 
-OPENED_BY_HAND = {
-    ("blocking", "embed/blocking"),  # `transis.blocking.Node` is imported when somebody asks for it.
-}
-
 
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").as_posix()
@@ -37,7 +33,7 @@ def file_of(module: str, names: set[str]) -> str | None:
 def graph() -> dict[str, set[str]]:
     files = {name_of(path): path for path in python_files("src")}
     names = set(files) - LAZY_ROOTS
-    return {name: leads_to(files[name], names) - closed(name) for name in names}
+    return {name: leads_to(files[name], names) - {name} for name in names}
 
 
 def leads_to(path: Path, names: set[str]) -> set[str]:
@@ -49,11 +45,6 @@ def needed(module: ast.Module) -> ast.Module:
     """A file without what stands under `if TYPE_CHECKING`."""
     typing_only = [node for node in module.body if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING"]
     return ast.Module([node for node in module.body if node not in typing_only], [])
-
-
-def closed(name: str) -> set[str]:
-    """Where the way from a file does not go on."""
-    return {name} | {target for source, target in OPENED_BY_HAND if source == name}
 
 
 def circles(leads: Mapping[str, set[str]]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none (blocking.py)."""
+"""An event loop in a thread of its own, for callers that have none"""
 
 from __future__ import annotations
 
