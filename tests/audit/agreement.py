@@ -12,7 +12,7 @@ from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
 from transis.audit.plans.finding import Result
 from transis.trace.events import History
-from transis.trace.keys import Keys
+from transis.trace.tables import Keys
 
 ALL = 1 << 30
 

@@ -8,10 +8,9 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from transis.audit.plans.ingest import Parts, decode_into
 from transis.audit.plans.lay import Tables
-from transis.spark.inputs import find_segments
-from transis.spark.schema import EVENTS
+from transis.audit.plans.store import Parts, decode_into
+from transis.spark.inputs import EVENTS, find_segments
 from transis.trace.columns import CHUNK, SegmentColumns
 from transis.trace.events import History, NodeTrace
 from transis.trace.reader import Frames

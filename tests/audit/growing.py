@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from transis.trace.events import Conf, Delivery, Event, History, NodeTrace, Sent, Submit
-from transis.trace.keys import Keys
 from transis.trace.segment import Header, SegmentWriter
+from transis.trace.tables import Keys
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View
 

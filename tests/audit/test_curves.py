@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from transis.audit.measure.curves import (
+from transis.audit.measure.clocks import (
     LINES_MAX,
     ClockPath,
     Curve,

@@ -19,7 +19,7 @@ from transis.audit.plans.finding import VIOLATIONS
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import VerdictRow
-from transis.spark.schema import EVENTS
+from transis.spark.inputs import EVENTS
 from transis.trace.tables import KINDS
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -20,9 +20,9 @@ from transis.audit.plans import evidence as quality
 from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
 from transis.audit.plans.lay import Tables, lay_out
 from transis.trace.events import Delivery, Gap, History
-from transis.trace.keys import Keys
 from transis.trace.reader import read_trace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name
+from transis.trace.tables import Keys
 
 HISTORY = good_history(5, steps=400)
 LIFE = longest(HISTORY)

@@ -15,11 +15,10 @@ from transis.audit.guarantees.property import Property, Reads, fields_of, statem
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result
 from transis.audit.plans.lay import Tables, lay_out
-from transis.audit.plans.tail import sequence
+from transis.audit.plans.spine import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
-from transis.spark.inputs import coalesced
-from transis.spark.schema import EVENTS
-from transis.trace.keys import Keys
+from transis.spark.inputs import EVENTS, coalesced
+from transis.trace.tables import Keys
 from transis.types.ids import MessageId, NodeId
 
 pytestmark = pytest.mark.slow

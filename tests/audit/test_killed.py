@@ -15,8 +15,8 @@ from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.spark.inputs import checkpointed
 from transis.trace.events import Conf
-from transis.trace.keys import Keys
 from transis.trace.recovery import record_end
+from transis.trace.tables import Keys
 
 HISTORY = good_history(5, steps=100)
 KILLED = HISTORY.nodes[0]

@@ -24,7 +24,7 @@ from transis.sim.host import Clock
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit
-from transis.trace.keys import Keys
+from transis.trace.tables import Keys
 from transis.types.ids import NodeId, Service
 
 pytestmark = pytest.mark.slow

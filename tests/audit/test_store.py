@@ -16,9 +16,8 @@ from pyspark.sql import functions as F
 from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
-from transis.audit.plans.ingest import require_shared
 from transis.audit.plans.lake import Lake
-from transis.audit.plans.store import Dropped, KeptFile, Store, StoreFacts
+from transis.audit.plans.store import Dropped, KeptFile, Store, StoreFacts, require_shared
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError

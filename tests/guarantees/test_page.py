@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
+from tests.house.guarantees import BEGIN, page
 from tests.house.sources import ROOT
 from transis.audit.guarantees import ALL_MEANINGS
-from transis.audit.guarantees.__main__ import BEGIN, page
 
 FILE = ROOT / "docs" / "guarantees.md"
 
 
 def test_the_generated_part_is_up_to_date() -> None:
     _, _, written = FILE.read_text(encoding="utf-8").partition(BEGIN)
-    assert written == page(), "run: python -m transis.audit.guarantees docs/guarantees.md"
+    assert written == page(), "run: python -m tests.house.guarantees docs/guarantees.md"
 
 
 def test_every_guarantee_that_is_promised_somewhere_exists() -> None:

@@ -24,7 +24,7 @@ from transis.audit.report.content import Content
 from transis.sim.spark_sweep import OUTCOMES
 from transis.spark.archive import MESSAGES, VIEWS
 from transis.spark.archive import STREAM as ARCHIVE_READ
-from transis.spark.schema import EVENTS
+from transis.spark.inputs import EVENTS
 from transis.trace.events import (
     History,
 )

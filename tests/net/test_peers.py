@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.net.interfaces import Endpoint
-from transis.net.peers import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Peers
+from transis.net.transport import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Peers
 from transis.types.config import Config
 from transis.types.ids import NodeId
 from transis.wire.control import Probe, encode_control

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transis.audit.plans.finding import Result
+    from transis.audit.plans.judge import Result
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,7 @@ from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans.lay import Tables
-from transis.spark.inputs import file_batches, find_local, find_segments, seal_of, task_count
-from transis.spark.schema import EVENTS
+from transis.spark.inputs import EVENTS, file_batches, find_local, find_segments, seal_of, task_count
 from transis.trace.events import Event, History
 from transis.trace.reader import read_segment
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame

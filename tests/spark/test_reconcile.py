@@ -22,9 +22,9 @@ from tests.spark.archived import archive_simulated
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
 from transis.spark.cli import print_reconciled
+from transis.spark.inputs import INT, TEXT, columns
 from transis.spark.lineage import ArchivedConfiguration, Lineage, RingName
 from transis.spark.reconcile import LISTED_MAX, ListedRows, Reconciled, ReconcileRequest, as_dict, exit_code, listed
-from transis.spark.schema import INT, TEXT, columns
 from transis.spark.sides import conflicts, read_keys, with_keys
 from transis.types.errors import UsageError
 from transis.types.views import group_id

@@ -21,11 +21,10 @@ from transis.trace.events import (
     LateRuns,
     NodeTrace,
 )
-from transis.trace.keys import Keys
 from transis.trace.reader import NOBODY, read_address, read_trace
 from transis.trace.recorder import Recorder
 from transis.trace.segment import KINDS, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows
-from transis.trace.tables import KIND_OF
+from transis.trace.tables import KIND_OF, Keys
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import (

@@ -12,10 +12,22 @@ from transis.audit.guarantees import check
 from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.export import ExportRequest, export_wanted, main
-from transis.trace.flight import EXPORTING, KEPT, MB, Flight, FlightLimits, Keep, Tidier, forget_half_exported
+from transis.trace.flight import (
+    EXPORTING,
+    KEPT,
+    MB,
+    RING_FILE_BYTES,
+    RING_FILES,
+    Flight,
+    FlightLimits,
+    Keep,
+    RingFileWriter,
+    Tidier,
+    forget_half_exported,
+    read_ring_file,
+)
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recovery import record_end, seal_open_lives
-from transis.trace.ring_files import RING_FILE_BYTES, RING_FILES, RingFileWriter, read_ring_file
 from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import ADDRESS_MAX

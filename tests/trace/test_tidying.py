@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from transis.trace.flight import KEPT, MB, FlightLimits, Tidier
-from transis.trace.ring_files import RING_FILE_BYTES
+from transis.trace.flight import KEPT, MB, RING_FILE_BYTES, FlightLimits, Tidier
 
 HOUR_S = 3600
 

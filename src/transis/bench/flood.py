@@ -6,12 +6,18 @@ become?
    credit of Sends, and read.
 2. Meanwhile one more client asks a small question now and then. The longest that it waits tells how fair the node is.
 3. If the view changes although nobody died, the flood caused it.
+4. `python -m transis.bench.flood` is a node that is flooded; its first line is a FloodedSpec. A clock in its event loop ticks
+   every millisecond. Between two ticks the loop ends what it is doing and begins a turn, so whatever exceeds a millisecond is the
+   length of a turn, during which the node heard nobody. It is counted twice: as time that passed, in which the system may have
+   run other processes, and as processor time, which is the node's own work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,9 +26,22 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from transis.bench.flooded import FloodedSpec
-from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
+from transis.bench.machines import (
+    PATIENCE_S,
+    BenchError,
+    NodePlace,
+    Site,
+    Worker,
+    Workers,
+    machine,
+    next_order,
+    open_orders,
+    report,
+    run_process,
+)
 from transis.client.transfer import StateRequest, encode_transfer
+from transis.net.host import NodeHost
+from transis.net.runtime import calm_the_collector, end_with_parent
 from transis.sessions.frames import (
     NODE_FRAMES,
     SESSION_VERSION,
@@ -45,10 +64,11 @@ from transis.sessions.frames import (
     cost,
     encode_frame,
 )
+from transis.settings.resolve import resolve
 from transis.types.config import EngineName
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, Service, ViewId, ViewKind
-from transis.types.views import Address, GroupViewId, group_id
+from transis.types.views import Address, GroupViewId, View, group_id
 from transis.wire.items import encode_address
 
 Say = Callable[[str], None]
@@ -214,7 +234,7 @@ class FloodedRing:
 
     async def start(self) -> None:
         for name in self._site.names:
-            worker = await self._workers.start(f"node {name}", "transis.bench.flooded", quiet=True)
+            worker = await self._workers.start(f"node {name}", "transis.bench.flood", quiet=True)
             worker.send(msgspec.to_builtins(FloodedSpec(**self._site.place(name), socket=self._site.socket(name))))
             self._nodes.append(worker)
         for node in self._nodes:
@@ -300,3 +320,79 @@ async def _measure(request: FloodRequest, site: Site, say: Say) -> dict[str, Any
         "kinds": kinds,
         "machine": machine(),
     }
+
+
+# --- a node that is flooded -------------------------------------------------------------------------------------------
+
+TICK_S: Final = 0.001
+
+
+class FloodedSpec(NodePlace, kw_only=True):
+    """What one node is to be. It has a socket for clients; only the first one is flooded."""
+
+    socket: str
+
+
+class Pauses:
+    """The longest turn of the running loop since `begin`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.begin()
+        self._tick()
+
+    def begin(self) -> None:
+        self._passed = self._worked = 0.0
+        self._last = time.perf_counter(), time.thread_time()
+
+    def _tick(self) -> None:
+        passed, worked = time.perf_counter(), time.thread_time()
+        self._passed = max(self._passed, passed - self._last[0] - TICK_S)
+        self._worked = max(self._worked, worked - self._last[1])
+        self._last = passed, worked
+        self._loop.call_later(TICK_S, self._tick)
+
+    def figures(self) -> dict[str, float]:
+        return {"pause_ms": self._passed * 1e3, "work_ms": self._worked * 1e3}
+
+
+class FloodedNode:
+    def __init__(self, spec: FloodedSpec) -> None:
+        opening = replace(resolve(spec.settings()), clients=Path(spec.socket))
+        self.host = NodeHost(opening, on_view=self._see)
+        self._changes = 0
+
+    def _see(self, view: View) -> None:
+        self._changes += 1
+        if view.id.is_regular:
+            report({"view": [node.name for node in view.nodes]})
+
+    async def serve(self, orders: asyncio.StreamReader) -> None:
+        """Each `begin` is answered by what was measured when `end` came."""
+        await self.host.listen()
+        self.host.start()
+        pauses = Pauses()
+        while (order := await next_order(orders)) and "close" not in order:
+            if "begin" in order:
+                pauses.begin()
+                self._changes = 0
+                report({"begun": True})
+            else:
+                report({"figures": self._figures(pauses)})
+        await self.host.close("the benchmark is over")
+
+    def _figures(self, pauses: Pauses) -> dict[str, Any]:
+        return pauses.figures() | {"view_changes": self._changes}
+
+
+async def _run() -> None:
+    orders = await open_orders()
+    spec = msgspec.convert(await next_order(orders), FloodedSpec)
+    end_with_parent(spec.parent)
+    node = FloodedNode(spec)
+    calm_the_collector()
+    await node.serve(orders)
+
+
+if __name__ == "__main__":
+    run_process(_run)

@@ -38,12 +38,12 @@ PANELS: Final = {
         "leave": "transis.cli.admin",
     },
     "Break it": {
-        "kill": "transis.cli.faults",
-        "pause": "transis.cli.faults",
-        "resume": "transis.cli.faults",
-        "restart": "transis.cli.faults",
-        "cut": "transis.cli.faults",
-        "heal": "transis.cli.faults",
+        "kill": "transis.cli.cluster_control",
+        "pause": "transis.cli.cluster_control",
+        "resume": "transis.cli.cluster_control",
+        "restart": "transis.cli.cluster_control",
+        "cut": "transis.cli.cluster_control",
+        "heal": "transis.cli.cluster_control",
     },
     "Use it": {"send": "transis.cli.messages", "recv": "transis.cli.messages"},
     "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.spark.cli"},
@@ -68,7 +68,7 @@ class WithHelp:
     """Mixed into typer's classes: a help of our own, loaded when somebody asks for it."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from transis.cli.help import print_help
+        from transis.cli.options import print_help
 
         print_help(self, ctx)
 

@@ -37,6 +37,7 @@ from transis.cli.options import (
     wrong,
 )
 from transis.sim.defects import GROUP_DEFECTS, defects_of
+from transis.sim.network import WireLog
 from transis.sim.picture import Drawing, picture_of
 from transis.sim.plan import JUDGES, TOTEM, Scenario, plan_text
 from transis.sim.run import RunOutcome, beyond_promise
@@ -57,7 +58,6 @@ from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, result_from
-from transis.sim.wire_log import WireLog
 from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.config import MODES, ORDERS

@@ -165,7 +165,7 @@ class SimulatedCluster:
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
         self.shown_steps: dict[ProcessId, int] = {}
-        """How much of each process's stream was shown (clients.py)."""
+        """How much of each process's stream was shown (scripts.py)."""
         self._kept: list[HeldPacket] = []
         self.tally = PacketCounts()
 

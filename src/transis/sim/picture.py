@@ -31,7 +31,7 @@ from transis.audit.guarantees.property import Violation
 from transis.cli.options import LAYERS
 from transis.sim.cluster import show_node, show_view, show_view_id
 from transis.sim.faults import HARMLESS, CrashNode, InjectedFault, PauseNode, RestartNode, ResumeNode, names_in, parse
-from transis.sim.wire_log import SentBurst, WireLog
+from transis.sim.network import SentBurst, WireLog
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import View

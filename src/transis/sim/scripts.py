@@ -9,8 +9,10 @@
 2. A block's commands run one after the other in the same cluster; what they print is its outcome.
 3. Every fault's line (faults.py) is a command. The others are in COMMANDS, explained at their functions. Some let time pass
    (run, until, settle), some act on packets (drop, duplicate, keep, record, release, pass, watch), some make client processes
-   act (clients.py), and the rest show what happened: these read what was recorded and change nothing. Counts are of the whole
+   act, and the rest show what happened: these read what was recorded and change nothing. Counts are of the whole
    run unless a function says otherwise.
+4. A cluster has client processes if it is given `clients=1`. Each node has one: `connect p` makes it, and once the node had a
+   turn it can enter groups and send. A process is shown by the name of its node, its messages as `p#1.1`, `p#1.2` and so on.
 """
 
 from __future__ import annotations
@@ -20,20 +22,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from transis.audit.guarantees.clients import ClientHistory, Got, Step
+from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.property import HELD, PENDING, Report
-from transis.sim.clients import connect, enter, streams, tell
 from transis.sim.cluster import ALWAYS, SimulatedCluster, grouped, show_message, show_node, show_view, show_view_id
-from transis.sim.faults import COPY_SUFFIX, names_in, parse_duration
+from transis.sim.faults import COPY_SUFFIX, SEND_SIZE, names_in, parse_duration
 from transis.sim.faults import parse as parse_fault
 from transis.sim.host import Host
-from transis.sim.life import SimulatedLife
+from transis.sim.life import FIRST, ActionKind, ClientAction, SimulatedLife, Submission
 from transis.sim.liveness import judged
+from transis.sim.network import WireLog
 from transis.sim.plan import Plan, parse_plan, with_setting
 from transis.sim.run import RunOutcome, simulate
-from transis.sim.wire_log import WireLog
-from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
+from transis.trace.events import ClientLeft, Conf, Delivery, Event, GroupConf, NoteEvent, Refuse, Sent
 from transis.types.config import profile, pulse_profile
-from transis.types.ids import MessageId
+from transis.types.ids import MessageId, Service
+from transis.types.views import Address, GroupView, group_id
+from transis.wire.items import encode_address
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -163,6 +168,69 @@ def packets(cluster: SimulatedCluster, kinds: Sequence[str]) -> str:
 
 def _counted(count: Counter[str]) -> str:
     return ", ".join(f"{name} {count[name]}" for name in sorted(count)) or "nothing"
+
+
+# --- client processes -------------------------------------------------------------------------------------------------
+
+
+def connect(cluster: SimulatedCluster, words: list[str]) -> str:
+    """connect p q r"""
+    for name in words:
+        cluster.world.hosts[name].submit(ClientAction(ActionKind.CONNECT))
+    return ""
+
+
+def enter(cluster: SimulatedCluster, words: list[str]) -> str:
+    """enter p G H"""
+    host = _with_process(cluster, words[0])
+    for group in words[1:]:
+        host.submit(ClientAction(ActionKind.TOGGLE, FIRST, group))
+    return ""
+
+
+def tell(cluster: SimulatedCluster, words: list[str]) -> str:
+    """tell p H causal, tell p G,H agreed"""
+    name, groups, service = words
+    address = Address(tuple(map(group_id, groups.split(","))))
+    submission = Submission(Service[service.upper()], (SEND_SIZE,), FIRST, encode_address(address))
+    _with_process(cluster, name).submit(submission)
+    return ""
+
+
+def _with_process(cluster: SimulatedCluster, name: str) -> Host:
+    host = cluster.world.hosts[name]
+    if host.life is None or host.life.clients is None or FIRST not in host.life.clients.wanted:
+        raise ValueError(f"{name} has no process: give the cluster clients=1, `connect {name}`, and let time pass")
+    return host
+
+
+def streams(cluster: SimulatedCluster) -> str:
+    """What each process got since the last call: views of its groups, messages, and the ends of its memberships."""
+    lines = []
+    for client in ClientHistory(LaidHistory(cluster.history())).clients:
+        new = client.steps[cluster.shown_steps.get(client.id, 0) :]
+        cluster.shown_steps[client.id] = len(client.steps)
+        if new:
+            lines.append((show_node(client.node), " ".join(map(_show_step, new))))
+    return grouped(lines)
+
+
+def _show_step(step: Step) -> str:
+    match step:
+        case GroupConf():
+            return _show_group_view(step.view)
+        case Got(run=run) if run is not None:
+            return " ".join(show_message(MessageId(run.process, run.first + i)) for i in range(run.count))
+        case ClientLeft():
+            return f"out of {step.name}"
+        case _:
+            return "something unknown"
+
+
+def _show_group_view(view: GroupView) -> str:
+    """`G{p,q}`, or `G-transitional{p,q}`."""
+    kind = "" if view.id.configuration.is_regular else "-transitional"
+    return f"{view.name}{kind}{{{','.join(show_node(member.node) for member in view.members)}}}"
 
 
 # --- scripts ----------------------------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, TimestampType
 
-from transis.spark.inputs import is_local, literally, local_path
-from transis.spark.schema import FLAG, INT, LONG, TEXT, columns
+from transis.spark.inputs import FLAG, INT, LONG, TEXT, columns, is_local, literally, local_path
 from transis.types.errors import PipelineError, UsageError
 from transis.types.views import group_id
 

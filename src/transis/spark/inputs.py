@@ -1,4 +1,4 @@
-"""Files of traces below some directories, local or Hadoop, and their events as one table; and tables that are settled.
+"""Files of traces below some directories, local or Hadoop, as one table of events; settled tables; and the types of Spark.
 
 1. Paths without a scheme are local; a local file is opened by the task that decodes it, so that a node's name may be anything
    (Spark passes over names that begin with `_` or `.`). Everything else comes through Spark's reader of whole files.
@@ -30,12 +30,48 @@ import pyarrow as pa
 from msgspec import MsgspecError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from transis.spark.progress import plain_failures
 from transis.trace.columns import columns_of, trouble_batch
 from transis.trace.reader import FOOTER_BYTES_MAX, Buffer, read_frames, read_seal
 from transis.trace.segment import SUFFIX, Header
+from transis.trace.tables import COLUMNS
 from transis.types.errors import PipelineError, TraceError
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+
+LONG: Final = LongType()
+INT: Final = IntegerType()
+BYTE: Final = ByteType()
+REAL: Final = DoubleType()
+TEXT: Final = StringType()
+FLAG: Final = BooleanType()
+LONGS: Final = ArrayType(LONG)
+TEXTS: Final = ArrayType(TEXT)
+
+
+def columns(**types: DataType) -> StructType:
+    """A schema; all columns may be null, as the Parquet and Arrow readers want it."""
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+EVENTS: Final = from_arrow_schema(pa.schema({"kind": pa.string()} | COLUMNS))
+"""All kinds of a trace as one wide table: `kind` says which columns a row has, the others are null. Files are partitioned by it,
+so a reader of one kind never sees the others."""
+
 
 # --- ingest -----------------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ from transis.spark.archive import (
     is_message,
     place,
 )
+from transis.spark.inputs import INT, LONG, TEXT, columns
 from transis.spark.lineage import ArchivedConfiguration, Lineage, Policy, RingName, ring_of
-from transis.spark.schema import INT, LONG, TEXT, columns
 from transis.types.errors import PipelineError, UsageError
 
 # --- sides ------------------------------------------------------------------------------------------------------------

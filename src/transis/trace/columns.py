@@ -42,10 +42,9 @@ from transis.trace.events import (
     Submit,
 )
 from transis.trace.files import rename
-from transis.trace.keys import Array, DeliveryColumns, Keys, Lookup, key_of
 from transis.trace.reader import ACCEPTED, Frames, decode_at, read_address, read_frames, unknown_version
 from transis.trace.segment import CONVERTED, NUMBERS, Header, decode_row, split_rows
-from transis.trace.tables import COLUMNS, KIND_OF, KINDS, SCHEMAS
+from transis.trace.tables import COLUMNS, KIND_OF, KINDS, SCHEMAS, Array, DeliveryColumns, Keys, Lookup, key_of
 from transis.types.errors import TraceCutOff, TraceError, TransisError
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
@@ -392,7 +391,7 @@ _ROW_OF: Final[dict[type[Any], Callable[[SegmentColumns, Any], Values]]] = {
     Prefix: SegmentColumns._prefix,
     CheckpointEvent: SegmentColumns._checkpoint,
 }
-"""What a row has behind the columns of every event; deliveries become columns at once (keys.py)."""
+"""What a row has behind the columns of every event; deliveries become columns at once (tables.py)."""
 
 # --- Parquet ------------------------------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ import msgspec
 
 from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.files import rename
-from transis.trace.flight import EXPORTING
-from transis.trace.ring_files import (
+from transis.trace.flight import (
+    EXPORTING,
     RING_FILES,
     DeliveryRows,
     InstalledView,

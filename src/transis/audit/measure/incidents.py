@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType
 
 from transis.audit.measure.clocks import Clocks, Keep, in_reference_time, not_kept
 from transis.audit.plans.lay import HistoryTables, in_their_stays
-from transis.spark.schema import LONG, LONGS, REAL, TEXT, TEXTS, columns
+from transis.spark.inputs import LONG, LONGS, REAL, TEXT, TEXTS, columns
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from transis.audit.measure.traffic import (
     throughput,
 )
 from transis.audit.plans.lay import HistoryTables
-from transis.spark.schema import BYTE, REAL, TEXT, columns
+from transis.spark.inputs import BYTE, REAL, TEXT, columns
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from transis.audit.measure.clocks import Clocks, in_reference_time, in_time_of, with_origins
 from transis.audit.plans.lay import Tables
-from transis.spark.schema import BYTE, INT, LONG, REAL, TEXT, columns
+from transis.spark.inputs import BYTE, INT, LONG, REAL, TEXT, columns
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 

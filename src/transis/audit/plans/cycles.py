@@ -18,8 +18,8 @@ from pyspark.sql.types import ArrayType, BooleanType
 
 from transis.audit.guarantees.certificates import Vertex, graph_of, joined
 from transis.audit.plans.lay import Settle
-from transis.audit.plans.tail import OrderedHistory
-from transis.spark.schema import LONG, LONGS, TEXT, columns
+from transis.audit.plans.spine import OrderedHistory
+from transis.spark.inputs import LONG, LONGS, TEXT, columns
 
 DOUBTS: Final = """
     select run from (  -- rings shrink

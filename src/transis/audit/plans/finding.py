@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, Property, fields_of
-from transis.spark.schema import LONG, LONGS, TEXT, columns
+from transis.spark.inputs import LONG, LONGS, TEXT, columns
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 

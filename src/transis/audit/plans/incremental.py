@@ -37,15 +37,13 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from transis import __version__
-from transis.audit.plans.clients import handed_runs
+from transis.audit.plans.clients import CHANGES, handed_runs, in_spans
 from transis.audit.plans.evidence import files_of_runs, folder
 from transis.audit.plans.judge import Verdicts
 from transis.audit.plans.lay import STRETCH, HistoryTables, Settle, Tables, in_their_stays, latest, placed_messages
-from transis.audit.plans.recipients import CHANGES, in_spans
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
-from transis.spark.inputs import checkpointed
-from transis.spark.schema import EVENTS, INT, LONG, TEXT, columns
+from transis.spark.inputs import EVENTS, INT, LONG, TEXT, checkpointed, columns
 from transis.trace.tables import KINDS
 
 LARGE: Final = ("submits", "refusals", "sends", "deliveries", "client_deliveries")

@@ -23,7 +23,7 @@ from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result, counts_of, kept, merge, verdicts, violations_of
 from transis.audit.plans.lay import HistoryTables, Settle
-from transis.audit.plans.tail import sequence
+from transis.audit.plans.spine import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
 from transis.types.errors import UsageError
 

@@ -1,7 +1,7 @@
 """The tables that the SQL of properties reads, by the names that it has for them.
 
 Each is laid out once, when the first property asks for it. Their columns are described where they come from: HistoryTables
-(lay.py), OrderedHistory (tail.py), ClientTables (clients.py), Recipients (recipients.py), accounts (runs.py). Tables of events
+(lay.py), OrderedHistory (spine.py), ClientTables and Recipients (clients.py), accounts (runs.py). Tables of events
 have the name of their kind (tables.KINDS), unless one of that name has more columns. This file itself
 adds, in SQL, the names for sentences, and who may still send.
 """
@@ -19,11 +19,9 @@ from pyspark.sql import functions as F
 
 from transis.audit.guarantees import PROPERTIES
 from transis.audit.guarantees.property import Reads, fields_of, statements
-from transis.audit.plans.causal_apart import no_apart
-from transis.audit.plans.clients import ClientTables
+from transis.audit.plans.clients import ClientTables, Recipients
 from transis.audit.plans.cycles import cycles
 from transis.audit.plans.lay import HistoryTables, Settle, absent_members
-from transis.audit.plans.recipients import Recipients
 from transis.audit.plans.runs import (
     accounts,
     basics_from_nowhere,
@@ -33,7 +31,7 @@ from transis.audit.plans.runs import (
     basics_unsent,
     unaccounted,
 )
-from transis.audit.plans.tail import OrderedHistory
+from transis.audit.plans.spine import OrderedHistory, no_apart
 from transis.trace.tables import KINDS
 
 Made = Callable[[], DataFrame]

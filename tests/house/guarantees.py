@@ -1,6 +1,6 @@
 """Writes the second half of docs/guarantees.md, from what stands beside the checker of every guarantee:
 
-python -m transis.audit.guarantees docs/guarantees.md
+python -m tests.house.guarantees docs/guarantees.md
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ examples, which both are held against. An example is a history of a few events: 
 two members, `T6{a}` a transitional one, `s1` sends message 1, `d1` delivers it, `x` is a crash; the language is
 described in `tests/guarantees/toy.py`. Each example stands behind its verdict, and a broken one has its explanation below.
 
-This part of the page is written by `python -m transis.audit.guarantees docs/guarantees.md`.
+This part of the page is written by `python -m tests.house.guarantees docs/guarantees.md`.
 """
 
 BY_THE_SIMULATOR: Final = """
