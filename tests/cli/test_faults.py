@@ -13,7 +13,7 @@ import typer
 from tests.cli.running import Up, brought_up
 from transis.cli.cluster_control import ClusterControl, ClusterFaults, CutRequest, KillRequest, parse_sides, states_in
 from transis.cli.local_cluster import LocalCluster
-from transis.net.listening import bind_unix
+from transis.net.listeners import bind_unix
 from transis.types.errors import UsageError
 from transis.types.paths import CLUSTER_SOCKET
 

@@ -16,7 +16,7 @@ from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, default_socket
 from transis.cli.main import app
 from transis.cli.up import connecting
-from transis.net.listening import bind_unix
+from transis.net.listeners import bind_unix
 from transis.settings.load import load_settings
 from transis.types.errors import ConfigError
 

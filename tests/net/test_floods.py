@@ -12,7 +12,7 @@ from tests.net.party import PATIENCE_S
 from tests.net.test_session_server import one_turn
 from tests.net.visitors import House, Visitor
 from transis.embed.thread import SAID_MAX, ThreadLink
-from transis.net.listening import ACCEPTED_AT_ONCE
+from transis.net.listeners import ACCEPTED_AT_ONCE
 from transis.net.session_server import SLICE
 from transis.net.transport import StatisticsDict
 from transis.sessions.frames import SESSION_VERSION, Answer, Ask, Goodbye, Hello, NodeFrame

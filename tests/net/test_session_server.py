@@ -15,7 +15,7 @@ import pytest
 from tests.net.party import PATIENCE_S
 from tests.net.visitors import KEY, House, Visitor
 from transis.net.interfaces import configured_endpoint
-from transis.net.listening import Rarely
+from transis.net.listeners import Rarely
 from transis.net.session_server import Patience
 from transis.sessions.frames import FRAME_MAX, SESSION_VERSION, Ask, Bye, Done, Goodbye, Hello, Join, Welcome, encode_frame
 from transis.sessions.host import TOO_SLOW, SessionPolicy

@@ -24,7 +24,7 @@ import typer
 
 from transis.cli.admin import AdminConnection, LineConnection, unable
 from transis.cli.local_cluster import STOP_S, LocalCluster, LocalDaemon
-from transis.net.listening import bind_unix
+from transis.net.listeners import bind_unix
 from transis.types.errors import ConnectError, TransisError, UsageError
 from transis.types.paths import CLUSTER_SOCKET, cluster_beside, socket_candidates
 

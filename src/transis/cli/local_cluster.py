@@ -22,7 +22,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from transis.net.listening import UNIX_PATH_MAX, bind_unix
+from transis.net.listeners import UNIX_PATH_MAX, bind_unix
 from transis.settings.schema import as_toml
 from transis.types.errors import ConfigError, TransisError
 from transis.types.paths import admin_beside, socket_to_listen_at

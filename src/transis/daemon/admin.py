@@ -25,7 +25,7 @@ from transis import __version__
 from transis.daemon.logs import LOGGER, Strangers, level_name, set_level
 from transis.daemon.metrics import Figures
 from transis.net.host import NodeHost
-from transis.net.listening import bind_unix
+from transis.net.listeners import bind_unix
 from transis.net.runtime import boottime_us
 from transis.net.transport import StatisticsDict
 from transis.settings.load import renamed

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
-from transis.net.listening import Listeners, Rarely, notice_dead_peers
+from transis.net.listeners import Listeners, Rarely, notice_dead_peers
 from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost, WaitingInHost

@@ -23,7 +23,7 @@ from msgspec.structs import replace as with_fields
 from transis.net.evidence import FLIGHT, FlightPlan, TraceLimits, TracePlan
 from transis.net.host import Opening
 from transis.net.interfaces import PORT_MAX, Endpoint, Interface, choose_interface, configured_endpoint
-from transis.net.listening import UNIX_PATH_MAX
+from transis.net.listeners import UNIX_PATH_MAX
 from transis.net.state import check_key, read_key
 from transis.net.transport import GROUP, GROUP_IPV6, Group
 from transis.sessions.host import SessionPolicy
