@@ -24,7 +24,7 @@ import duckdb
 from bench.audit import generated, workplace
 from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.audit.plans.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import EventStore
 from transis.spark.inputs import checkpointed
 from transis.spark.session import spark_session
 
@@ -151,7 +151,7 @@ def timed(plan: Callable[[], Answer], repeat: int) -> tuple[list[float], Answer]
 
 
 def compare(trace: Path, size: int, store_path: Path, repeat: int) -> dict[str, Any]:
-    with spark_session(size=size) as spark, Store(spark, store_path) as store:
+    with spark_session(size=size) as spark, EventStore(spark, store_path) as store:
         store.add([trace])
         laid = lay_out(Tables(store.events()), checkpointed)
         spark_s, of_spark = timed(lambda: by_spark(laid), repeat)

@@ -12,7 +12,7 @@ from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
 from transis.audit.plans.finding import Result
 from transis.trace.events import History
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 
 ALL = 1 << 30
 
@@ -26,11 +26,11 @@ class Said(NamedTuple):
 
 
 def run_key(name: str) -> int:
-    return Keys("simulated", name).run
+    return RunKeys("simulated", name).run
 
 
 def said_by_checkers(name: str, history: History) -> dict[str, Said]:
-    keys = Keys("simulated", name)
+    keys = RunKeys("simulated", name)
 
     def said(verdict: Verdict) -> Said:
         messages = {message for violation in verdict.violations for message in violation.messages}

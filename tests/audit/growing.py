@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transis.trace.events import Conf, Delivery, Event, History, NodeTrace, Sent, Submit
 from transis.trace.segment import Header, SegmentWriter
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View
 
@@ -25,7 +25,7 @@ class Growing:
         self.name = run
         self.directory = root / run.replace(" ", "-")
         self.history = history
-        self.key = Keys(CLUSTER, run).run
+        self.key = RunKeys(CLUSTER, run).run
         self._absent = absent
         self._last_us = max(event.time_us for trace in history.nodes for event in trace.events)
         headers = [Header(CLUSTER, run, trace.node, mode=history.promises) for trace in history.nodes]

@@ -23,7 +23,7 @@ from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.job import AuditRequest, audit, exit_code
 from transis.audit.plans.evidence import CHAIN, MEMBERS, MIXED, READABLE
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import EventStore
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import Content
 from transis.audit.report.verdicts import verdicts_by_run
@@ -178,7 +178,7 @@ def test_the_whole_of_it_is_told_to_people_and_to_machines(told: Told) -> None:
 
 @pytest.mark.slow
 def test_late_files_revise_the_verdicts_of_their_runs_and_of_no_other(told: Told, spark: SparkSession) -> None:
-    with Store(spark, told.store) as store:
+    with EventStore(spark, told.store) as store:
         now = _verdicts_in(store)
     assert told.verdicts("without_a_node")[CREATION] == PENDING
     assert now["without_a_node"][CREATION] == HELD
@@ -190,13 +190,13 @@ def test_late_files_revise_the_verdicts_of_their_runs_and_of_no_other(told: Told
 
 @pytest.mark.slow
 def test_what_was_read_once_is_not_read_again(told: Told, spark: SparkSession) -> None:
-    with Store(spark, told.store) as store:
+    with EventStore(spark, told.store) as store:
         batches = {row.file: row.batch for row in store.inputs().where("batch is not null").collect()}
     late = [Path(file).name for file, batch in batches.items() if batch != min(batches.values())]
     assert [name.partition("-")[0] for name in late] == [damage.LIFE.node.name]
 
 
-def _verdicts_in(store: Store) -> dict[str, dict[str, str]]:
+def _verdicts_in(store: EventStore) -> dict[str, dict[str, str]]:
     """As anybody reads them from the tables that are kept."""
     names = {row.run: row.run_name for row in store.events().where("kind = 'segments' and run is not null").collect()}
     found: dict[str, dict[str, str]] = {name: {} for name in names.values()}

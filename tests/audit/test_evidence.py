@@ -22,7 +22,7 @@ from transis.audit.plans.lay import Tables, lay_out
 from transis.trace.events import Delivery, Gap, History
 from transis.trace.reader import read_trace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 
 HISTORY = good_history(5, steps=400)
 LIFE = longest(HISTORY)
@@ -194,7 +194,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     laid = replace(laid, **{name: getattr(laid, name).cache() for name in ("node_names", "confs", "lives", "stays")})
     found = quality.check(laid)
     said = {key: verdict for key, (verdict, _, _) in said_by_audit(found).items()}
-    keys = {Keys("test", case.__name__).run: case.__name__ for case in CASES}
+    keys = {RunKeys("test", case.__name__).run: case.__name__ for case in CASES}
     told = found.broken.unionByName(quality.reasons(laid)).select("run", "explanation").collect()
     sentences: dict[str, set[str]] = {name: set() for name in keys.values()}
     for run, sentence in told:

@@ -18,7 +18,7 @@ from transis.audit.plans.lay import Tables, lay_out
 from transis.audit.plans.spine import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
 from transis.spark.inputs import EVENTS, coalesced
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 from transis.types.ids import MessageId, NodeId
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def found(audit: Result) -> dict[tuple[int, str], list[Said]]:
 def test_the_sql_says_what_the_checker_says(name: str, found: dict[tuple[int, str], list[Said]]) -> None:
     one, example = EXAMPLES[name]
     run = f"examples: {name}"
-    keys = Keys("simulated", run)
+    keys = RunKeys("simulated", run)
     expected = [
         (violation.explanation, messages_of(keys, violation.messages), witness_of(keys, violation.witness))
         for violation in check(history_of(example), keep=ALL).verdicts[one.name].violations
@@ -61,11 +61,11 @@ def test_verdicts_of_examples_are_those_of_the_checkers(audit: Result) -> None:
         assert said.get((run_key(run), one.name), NOTHING) == said_by_checkers(run, history_of(example))[one.name], name
 
 
-def messages_of(keys: Keys, messages: tuple[MessageId, ...]) -> list[tuple[int, int]]:
+def messages_of(keys: RunKeys, messages: tuple[MessageId, ...]) -> list[tuple[int, int]]:
     return [(keys.process(one.process), one.counter) for one in messages]
 
 
-def witness_of(keys: Keys, witness: tuple[tuple[NodeId, int], ...]) -> list[tuple[int, int]]:
+def witness_of(keys: RunKeys, witness: tuple[tuple[NodeId, int], ...]) -> list[tuple[int, int]]:
     return [(keys.node(node), lseq) for node, lseq in witness]
 
 

@@ -28,7 +28,7 @@ from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, ProvenPas
 from transis.audit.plans.judge import judge
 from transis.audit.plans.lake import Lake
 from transis.audit.plans.lay import Tables, lay_out
-from transis.audit.plans.store import Store, StoreFacts
+from transis.audit.plans.store import EventStore, StoreFacts
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed
@@ -53,7 +53,7 @@ def audited(place: Path) -> Content:
 
 def looked_at(spark: SparkSession, place: Path) -> None:
     """What an audit does that finds everything good, in short: it looks at the order, and keeps the past."""
-    with Store(spark, place / "store") as store:
+    with EventStore(spark, place / "store") as store:
         store.add([place / "traces"])
         raw, past = Tables(store.events()), ProvenPast(store)
         laid = lay_out(Tables(past.events()), checkpointed)
@@ -75,7 +75,7 @@ def require_agreement(content: Content, histories: Mapping[str, History]) -> Non
 
 @pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.long, id="a past that is made of a past")])
 def test_runs_grow_and_are_judged_as_if_everything_were_read(spark: SparkSession, tmp_path: Path, steps: int) -> None:
-    traces, store = tmp_path / "traces", Store(spark, tmp_path / "store")
+    traces, store = tmp_path / "traces", EventStore(spark, tmp_path / "store")
     histories = {"drawn": good_history(11, steps=300), "groups": simulate(12, nodes=4, groups=True).history}
     wounded = wounded_late(11, histories["drawn"]) | wounded_late(12, histories["groups"])
     runs = [Growing(traces, name, history) for name, history in (histories | wounded).items()]
@@ -106,7 +106,7 @@ def test_runs_grow_and_are_judged_as_if_everything_were_read(spark: SparkSession
     assert 0 < short < sum(len(trace.events) for trace in endless.history.nodes) / 50
 
 
-def _require_yesterday_unread(spark: SparkSession, store: Store, place: Path) -> None:
+def _require_yesterday_unread(spark: SparkSession, store: EventStore, place: Path) -> None:
     """Take away the files of messages in all batches that are past: what an audit reads is still there."""
     shutil.copytree(store.path, place)
     lake = Lake(store.path, "store", "--store")
@@ -115,10 +115,10 @@ def _require_yesterday_unread(spark: SparkSession, store: Store, place: Path) ->
     for batch in past:
         for kind in LARGE:
             shutil.rmtree(place / "events" / f"batch={batch}" / f"kind={kind}", ignore_errors=True)
-    assert _read(Store(spark, place)) == _read(store)
+    assert _read(EventStore(spark, place)) == _read(store)
 
 
-def _read(store: Store) -> Counter[str]:
+def _read(store: EventStore) -> Counter[str]:
     """How many rows of each kind an audit has to do with, of runs that have a past."""
     past = ProvenPast(store)
     rows = past.events().where(F.col("run").isin(past.runs)).groupBy("kind").count().collect()
@@ -161,7 +161,7 @@ def _write_anew(run: Growing) -> None:
 
 def test_batches_that_are_past_become_one_among_themselves(spark: SparkSession, tmp_path: Path) -> None:
     growing = Growing(tmp_path / "traces", "run", one_long_view(60))
-    store = Store(spark, tmp_path / "store")
+    store = EventStore(spark, tmp_path / "store")
     for step in range(1, 5):
         growing.grow(step, 5)
         store.add([tmp_path / "traces"])

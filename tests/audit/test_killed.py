@@ -16,7 +16,7 @@ from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.spark.inputs import checkpointed
 from transis.trace.events import Conf
 from transis.trace.recovery import record_end
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 
 HISTORY = good_history(5, steps=100)
 KILLED = HISTORY.nodes[0]
@@ -42,7 +42,7 @@ def laid(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Histo
 
 
 def _of(rows: DataFrame, run: str) -> DataFrame:
-    keys = Keys("test", run)
+    keys = RunKeys("test", run)
     return rows.where((F.col("run") == keys.run) & (F.col("node") == keys.node(KILLED.node)))
 
 
@@ -56,6 +56,6 @@ def test_what_the_dead_owed_is_void_once_somebody_says_that_they_are_dead(
 
 def test_nothing_is_wrong_with_evidence_that_ends_in_an_obituary(laid: HistoryTables) -> None:
     found = quality.check(laid).broken.unionByName(quality.reasons(laid)).select("run", "explanation").collect()
-    sentences = {run: [row.explanation for row in found if row.run == Keys("test", run).run] for run in (SILENT, TOLD)}
+    sentences = {run: [row.explanation for row in found if row.run == RunKeys("test", run).run] for run in (SILENT, TOLD)}
     assert sentences[TOLD] == []
     assert [f"not sealed: {KILLED.node} still writes" in one for one in sentences[SILENT]] == [True]

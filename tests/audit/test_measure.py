@@ -24,7 +24,7 @@ from transis.sim.host import Clock
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit
-from transis.trace.tables import Keys
+from transis.trace.tables import RunKeys
 from transis.types.ids import NodeId, Service
 
 pytestmark = pytest.mark.slow
@@ -47,10 +47,10 @@ class Measured:
     """Those with `recorded` before their names are in the time that was recorded: they can be compared to the microsecond."""
 
     def rows(self, table: str, run: str) -> list[Row]:
-        return [row for row in self.tables[table] if row.run == Keys("simulated", run).run]
+        return [row for row in self.tables[table] if row.run == RunKeys("simulated", run).run]
 
     def names(self, run: str) -> dict[int, NodeId]:
-        keys = Keys("simulated", run)
+        keys = RunKeys("simulated", run)
         return {keys.node(trace.node): trace.node for trace in self.histories[run].nodes}
 
 
@@ -85,7 +85,7 @@ def checkpointed(name: str, rows: DataFrame) -> DataFrame:
 
 
 def laid_out(tables: Tables) -> HistoryTables:
-    build = F.when(F.col("run") == Keys("simulated", "mixed").run, "1.1").otherwise("1.0")
+    build = F.when(F.col("run") == RunKeys("simulated", "mixed").run, "1.1").otherwise("1.0")
     laid = lay_out(Tables(tables.events.withColumn("build", build).localCheckpoint()))
     return replace(laid, **{name: getattr(laid, name).localCheckpoint() for name in SMALL})
 
@@ -150,7 +150,7 @@ Path = tuple[int, int, int]
 
 def true_latencies(measured: Measured, run: str) -> dict[Path, list[int]]:
     """A number a message, by the clock of the reference, or by that of the node if it hears itself."""
-    keys, clocks = Keys("simulated", run), measured.clocks[run]
+    keys, clocks = RunKeys("simulated", run), measured.clocks[run]
     is_local = run == "local"
     (reference,) = {measured.names(run)[row.reference] for row in measured.rows("offsets", "local")} if is_local else (None,)
     found = defaultdict(list)
@@ -213,7 +213,7 @@ def test_groups_have_percentiles_over_time(measured: Measured) -> None:
         counted[row.group, row.group_name] += row.messages
         assert 0 <= row.p50_us <= row.p90_us <= row.p99_us
     expected: dict[int, int] = defaultdict(int)
-    keys = Keys("simulated", "mixed")
+    keys = RunKeys("simulated", "mixed")
     for flow, (messages, _) in flows(measured.histories["mixed"], 1).items():
         if flow.group is not None:
             expected[keys.group(flow.group)] += messages
@@ -228,7 +228,7 @@ def test_groups_have_percentiles_over_time(measured: Measured) -> None:
 def test_throughput_is_what_was_delivered(measured: Measured, run: str) -> None:
     rows = measured.rows("recorded throughput", run)
     (width_us,) = {row.width_us for row in rows}
-    keys, names = Keys("simulated", run), measured.names(run)
+    keys, names = RunKeys("simulated", run), measured.names(run)
     signed = {flow._replace(group=flow.group and keys.group(flow.group)): counts
               for flow, counts in flows(measured.histories[run], width_us).items()}  # fmt: skip
     assert {_flow(row, names): (row.messages, row.bytes) for row in rows} == signed
@@ -265,7 +265,7 @@ def test_the_ring_is_what_its_nodes_noted_and_what_their_queues_show(measured: M
     rows = defaultdict(list)
     for row in measured.rows("recorded ring", run):
         rows[row.node].append(row)
-    keys = Keys("simulated", run)
+    keys = RunKeys("simulated", run)
     for trace in measured.histories[run].nodes:
         mine, plain = rows[keys.node(trace.node)], visits(trace)
         assert sum(row.visits for row in mine) == plain.count
@@ -282,7 +282,7 @@ def test_the_ring_is_what_its_nodes_noted_and_what_their_queues_show(measured: M
 
 @pytest.mark.parametrize("run", ["local", "mixed"])
 def test_every_change_of_the_configuration_is_an_incident(measured: Measured, run: str) -> None:
-    keys = Keys("simulated", run)
+    keys = RunKeys("simulated", run)
     expected = {keys.view(view): incident for view, incident in incidents(measured.histories[run]).items()}
     rows = {row.view: row for row in measured.rows("recorded incidents", run)}
     assert len(rows) > 3

@@ -17,7 +17,7 @@ from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans.lake import Lake
-from transis.audit.plans.store import Dropped, KeptFile, Store, StoreFacts, require_shared
+from transis.audit.plans.store import Dropped, EventStore, KeptFile, StoreFacts, require_shared
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError
@@ -26,7 +26,7 @@ HISTORY = good_history(5, steps=200)
 EVENTS_OF_HISTORY = sum(len(trace.events) for trace in HISTORY.nodes)
 
 
-def counted(store: Store) -> int:
+def counted(store: EventStore) -> int:
     """Events, as the segments count them and as there are rows that stand for one."""
     rows = store.events().where("lseq is not null and kind <> 'gaps'").count()
     [(total,)] = store.events().where("kind = 'segments'").selectExpr("coalesce(sum(events), 0)").collect()
@@ -47,7 +47,7 @@ def test_a_sealed_segment_is_read_once_and_a_late_one_when_it_comes(spark: Spark
     write_traces(traces, HISTORY)
     late = sorted(traces.iterdir())[-1]
     late.rename(tmp_path / late.name)
-    store = Store(spark, tmp_path / "a [b] %20" / ".." / "a [b] %20")
+    store = EventStore(spark, tmp_path / "a [b] %20" / ".." / "a [b] %20")
     assert store.add([traces]) == len(HISTORY.nodes) - 1
     before = _everything_below(store.path)
     assert store.add([traces]) == 0
@@ -55,7 +55,7 @@ def test_a_sealed_segment_is_read_once_and_a_late_one_when_it_comes(spark: Spark
     (tmp_path / late.name).rename(late)
     assert store.add([traces]) == 1
     assert counted(store) == EVENTS_OF_HISTORY
-    lineage = {Path(row.file).name: row.batch for row in Store(spark, store.path).inputs().collect()}
+    lineage = {Path(row.file).name: row.batch for row in EventStore(spark, store.path).inputs().collect()}
     assert lineage == {path.name: 2 if path == late else 1 for path in traces.iterdir()}
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "a [b] %20"}
 
@@ -64,7 +64,7 @@ def test_an_open_segment_grows_between_two_looks_and_is_kept_when_it_is_sealed(s
     trace = longest(HISTORY)
     writer = open_trace(tmp_path / "traces", trace)
     seen = []
-    with Store(spark) as store:
+    with EventStore(spark) as store:
         for start, end in ((0, 20), (20, 50), (50, len(trace.events))):
             record(writer, trace, start, end)
             assert store.add([tmp_path / "traces"]) == 0
@@ -84,7 +84,7 @@ def test_a_file_that_was_written_anew_replaces_its_rows(spark: SparkSession, tmp
     broken = tmp_path / "traces" / "broken.trace"
     write_traces(tmp_path / "traces", History([trace._replace(events=trace.events[:10])], True))
     broken.write_bytes(b"")
-    with Store(spark) as store:
+    with EventStore(spark) as store:
         store.add([broken])
         with pytest.raises(
             TraceError, match=r"none of the 1 files of traces can be read; the first one is broken.trace: byte 0: the"
@@ -106,7 +106,7 @@ def test_every_kind_of_row_is_kept_as_it_was_decoded(
     halves = [History(history.nodes[place::2], True) for place in range(2)]
     for place, half in enumerate(halves):
         write_traces(tmp_path / str(place), half)
-    with Store(spark) as store:
+    with EventStore(spark) as store:
         assert sum(store.add([tmp_path / str(place)]) for place in range(2)) == len(history.nodes)
         decoded = _as_text(events_of_files(spark, [tmp_path], tmp_path_factory.mktemp("tables")))
         assert _as_text(store.events()) == decoded
@@ -122,7 +122,7 @@ def _as_text(events: DataFrame) -> Counter[tuple[str, str]]:
 def test_a_copy_is_not_twice_the_evidence(spark: SparkSession, tmp_path: Path) -> None:
     write_traces(tmp_path / "traces", HISTORY)
     shutil.copytree(tmp_path / "traces", tmp_path / "copies" / "one")
-    with Store(spark) as store:
+    with EventStore(spark) as store:
         assert store.add([tmp_path / "traces", tmp_path / "copies"]) == len(HISTORY.nodes)
         shutil.copytree(tmp_path / "traces", tmp_path / "copies" / "two")
         assert store.add([tmp_path / "copies"]) == 0
@@ -131,7 +131,7 @@ def test_a_copy_is_not_twice_the_evidence(spark: SparkSession, tmp_path: Path) -
 
 def test_many_small_runs_make_few_directories_and_batches_become_one(spark: SparkSession, tmp_path: Path) -> None:
     small = History([longest(HISTORY)._replace(events=longest(HISTORY).events[:5])], True)
-    store = Store(spark, tmp_path / "store", compact_from=4)
+    store = EventStore(spark, tmp_path / "store", compact_from=4)
     for part in range(4):
         for number in range(50):
             write_traces(tmp_path / "traces" / f"{part}-{number}", small, run=f"run {part}-{number}")
@@ -147,7 +147,7 @@ def test_many_small_runs_make_few_directories_and_batches_become_one(spark: Spar
 
 
 def test_tables_are_published_together_and_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    store = Store(spark, tmp_path / "store")
+    store = EventStore(spark, tmp_path / "store")
     with pytest.raises(UsageError, match="has no table 'verdicts'"):
         store.table("verdicts")
     store.replace_all({"verdicts": spark.range(3), "violations": spark.createDataFrame([], "run long, words array<string>")})
@@ -155,7 +155,7 @@ def test_tables_are_published_together_and_replaced(spark: SparkSession, tmp_pat
     assert (first.count(), store.table("violations").columns) == (3, ["run", "words"])
     store.replace("verdicts", first.unionAll(spark.range(1)))
     assert store.table("verdicts").count() == 4
-    assert Store(spark, tmp_path / "store").tables() == ["verdicts", "violations"]
+    assert EventStore(spark, tmp_path / "store").tables() == ["verdicts", "violations"]
     with pytest.raises(UsageError, match="cannot have the name"):
         store.replace("../outside", spark.range(1))
 
@@ -185,7 +185,7 @@ def test_a_writer_that_is_killed_in_the_middle_is_not_seen(spark: SparkSession, 
     assert killed.returncode == -signal.SIGKILL
     assert (tmp_path / "store" / "_staging").is_dir()
     assert (tmp_path / "store" / "events" / "batch=1").is_dir() == (how_far == "moved")
-    store = Store(spark, tmp_path / "store")
+    store = EventStore(spark, tmp_path / "store")
     assert store.events().count() == 0
     assert store.add([tmp_path / "traces"]) == len(HISTORY.nodes)
     assert counted(store) == EVENTS_OF_HISTORY
@@ -198,23 +198,23 @@ def test_the_second_of_two_writers_is_told(spark: SparkSession, tmp_path: Path) 
         Lake(tmp_path / "store", "store", "--store").held(),
         pytest.raises(PipelineError, match="is being written by somebody else"),
     ):
-        Store(spark, tmp_path / "store").add([tmp_path / "traces"])
-    assert Store(spark, tmp_path / "store").add([tmp_path / "traces"]) == len(HISTORY.nodes)
+        EventStore(spark, tmp_path / "store").add([tmp_path / "traces"])
+    assert EventStore(spark, tmp_path / "store").add([tmp_path / "traces"]) == len(HISTORY.nodes)
 
 
 def test_what_a_store_cannot_be_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="only a local directory can be a store"):
-        Store(spark, "hdfs://somewhere/store")
+        EventStore(spark, "hdfs://somewhere/store")
     (tmp_path / "file").write_text("not a directory")
     write_traces(tmp_path / "traces", HISTORY)
     with pytest.raises(PipelineError, match="cannot be written"):
-        Store(spark, tmp_path / "file").add([tmp_path / "traces"])
+        EventStore(spark, tmp_path / "file").add([tmp_path / "traces"])
     (tmp_path / "store" / "_log").mkdir(parents=True)
     with pytest.raises(PipelineError, match=r"has files but no lake\.json: an earlier version of transis made it"):
-        Store(spark, tmp_path / "store").events()
+        EventStore(spark, tmp_path / "store").events()
     (tmp_path / "empty").mkdir()
     with pytest.raises(TraceError, match="holds no trace segment"):
-        Store(spark, tmp_path / "new").add([tmp_path / "empty"])
+        EventStore(spark, tmp_path / "new").add([tmp_path / "empty"])
 
 
 def test_what_is_known_of_batches_goes_with_them_when_they_become_one() -> None:

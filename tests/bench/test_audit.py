@@ -15,7 +15,7 @@ from bench.trace_plan import Shape
 from bench.traces import write_trace
 from transis.audit.guarantees.property import BROKEN, HELD
 from transis.audit.plans.lay import Tables, lay_out
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import EventStore
 from transis.spark.inputs import checkpointed
 
 SMALL = Shape(6_000, nodes=4, views=5, run_length=2)
@@ -39,7 +39,7 @@ def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None
     runs = [SMALL, SMALL._replace(seed=2, broken="swap"), SMALL._replace(seed=3, broken="creation")]
     for shape in runs:
         write_trace(tmp_path / "traces" / str(shape.seed), shape)
-    with Store(spark, tmp_path / "store") as store:
+    with EventStore(spark, tmp_path / "store") as store:
         store.add([tmp_path / "traces"])
         of_spark = by_spark(lay_out(Tables(store.events()), checkpointed))
     of_duckdb = by_duckdb(kept_tables(tmp_path / "store"))

@@ -24,7 +24,7 @@ from transis.trace.events import (
 from transis.trace.reader import NOBODY, read_address, read_trace
 from transis.trace.recorder import Recorder
 from transis.trace.segment import KINDS, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows
-from transis.trace.tables import KIND_OF, Keys
+from transis.trace.tables import KIND_OF, RunKeys
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import (
@@ -181,7 +181,7 @@ def test_a_segment_becomes_tables(tmp_path: Path, events: list[Event]) -> None:
     writer.close(True)
     (path,) = tmp_path.iterdir()
     found = {kind: parquet.read_table(table).to_pylist() for kind, table in convert(path, tmp_path).items()}
-    keys = Keys("test", "run")
+    keys = RunKeys("test", "run")
     assert {KIND_OF[type(event)] for event in events} | {"segments", "addresses", "group_view_names"} <= found.keys()
     (row,) = found["group_views"]
     assert row["members"] == [keys.process(ProcessId(A, 1)), keys.process(ProcessId(A, 2))]

@@ -19,7 +19,7 @@ from transis.audit.plans.evidence import DENSITY, MEMBERS
 from transis.audit.plans.incremental import CUTS, TABLE, ProvenPast, VerdictCache, over_raw_rows
 from transis.audit.plans.judge import Verdicts, judge, require_known
 from transis.audit.plans.lay import HistoryTables, Settle, Tables, lay_out
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import EventStore
 from transis.audit.report.collect import collect_content
 from transis.audit.report.content import Content, VerdictRow
 from transis.spark.cluster import TINY
@@ -63,7 +63,7 @@ def audit(request: AuditRequest, steps: Steps) -> Content:
 
 
 def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, steps: Steps) -> Content:
-    with Store(spark, request.store) as store:
+    with EventStore(spark, request.store) as store:
         with steps("reading traces"):
             store.add(request.inputs)
             store.require_readable()
@@ -75,7 +75,7 @@ def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, step
 
 
 def _judged(
-    store: Store, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
+    store: EventStore, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
 ) -> tuple[HistoryTables, dict[str, DataFrame]]:
     """Verdicts and violations; what was judged before, and the past of growing runs, is not looked at again. A store always holds
     the results of all properties: judging only some reads it and leaves it as it is."""
@@ -114,7 +114,7 @@ def _whole_where_broken(judged: Verdicts, whole: Verdicts | None, relapsed: list
 
 
 def keep_all(
-    store: Store,
+    store: EventStore,
     tables: dict[str, DataFrame],
     past: ProvenPast,
     laid: HistoryTables,

@@ -23,7 +23,7 @@ import msgspec
 from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
 from transis.bench.failover import FailoverRequest, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
-from transis.bench.workers import NodeSpec, Round
+from transis.bench.workers import LoadRound, NodeSpec
 from transis.types.config import EngineName, Order
 
 # --- measuring --------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ async def _together(worker: Worker, names: Sequence[str]) -> None:
 
 async def _round(request: EnginesRequest, number: int, load: LoadSpec, nodes: Sequence[Worker]) -> dict[str, Any]:
     for rate, worker in zip(_rates(load, len(nodes)), nodes, strict=True):
-        order = Round(
+        order = LoadRound(
             number=number, service=load.service, size=request.size, rate=rate, warm_up=WARM_UP_S, seconds=request.seconds
         )
         worker.send({"round": msgspec.to_builtins(order)})

@@ -92,7 +92,7 @@ class NodeSpec(NodePlace, kw_only=True, tag=True):
     seed: int = 0
 
 
-class Round(msgspec.Struct, kw_only=True):
+class LoadRound(msgspec.Struct, kw_only=True):
     """`rate` is what this node sends a second: 0 for nothing, below 0 for as much as it may."""
 
     number: int
@@ -404,7 +404,7 @@ class BareNode(Observer):
 
     # --- a round ----------------------------------------------------------------------------------------------------
 
-    async def play(self, wanted: Round) -> dict[str, Any]:
+    async def play(self, wanted: LoadRound) -> dict[str, Any]:
         self._round, self._came_back = wanted.number, asyncio.Event()
         speaking = asyncio.create_task(self._speak(wanted))
         await asyncio.sleep(wanted.warm_up)
@@ -423,7 +423,7 @@ class BareNode(Observer):
         counted = {name: float(statistics.get(name, 0)) for name in ("retransmitted", "sent_datagrams", "overflows", "pauses")}
         return counted | {"messages": self._taken, "view_changes": self._views, "cpu_s": time.process_time()}
 
-    async def _speak(self, wanted: Round) -> None:
+    async def _speak(self, wanted: LoadRound) -> None:
         if not wanted.rate:
             return
         service = Service[wanted.service.upper()]
@@ -435,7 +435,7 @@ class BareNode(Observer):
         await self.host.driver.send(service, [self._message(wanted, is_last=True)])
         await self._came_back.wait()
 
-    async def _at_a_rate(self, wanted: Round, service: Service, ends_us: int) -> None:
+    async def _at_a_rate(self, wanted: LoadRound, service: Service, ends_us: int) -> None:
         began_us, sent = boottime_us(), 0
         while (now_us := boottime_us()) < ends_us:
             due = int((now_us - began_us) / 1e6 * wanted.rate) - sent
@@ -444,12 +444,12 @@ class BareNode(Observer):
                 sent += due
             await asyncio.sleep(TICK_S)
 
-    async def _at_once(self, wanted: Round, service: Service, ends_us: int) -> None:
+    async def _at_once(self, wanted: LoadRound, service: Service, ends_us: int) -> None:
         while boottime_us() < ends_us:
             await self.host.driver.send(service, [self._message(wanted)] * max(1, ROUND_CALL_BYTES // max(1, wanted.size)))
             await asyncio.sleep(0)
 
-    def _message(self, wanted: Round, *, is_last: bool = False) -> bytes:
+    def _message(self, wanted: LoadRound, *, is_last: bool = False) -> bytes:
         return ROUND_STAMP.pack(wanted.number, is_last, boottime_us()).ljust(wanted.size, b".")
 
 
@@ -459,7 +459,7 @@ async def _be_a_node(spec: NodeSpec, orders: asyncio.StreamReader) -> None:
     node.host.start()
     sending = asyncio.create_task(node.send_steadily())
     while "round" in (order := await next_order(orders)):
-        report({"result": await node.play(msgspec.convert(order["round"], Round))})
+        report({"result": await node.play(msgspec.convert(order["round"], LoadRound))})
     sending.cancel()
     await node.host.close("the benchmark is over")
 

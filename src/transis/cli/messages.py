@@ -365,7 +365,7 @@ class RecvOptions(NamedTuple):
 
 async def _listen(streams: Sequence[MessageStream[bytes]], options: RecvOptions, printer: EventPrinter) -> int:
     """Show what comes out of all streams, until there was enough."""
-    left = Left(options.count)
+    left = Remaining(options.count)
     tasks = [asyncio.ensure_future(_show(stream, left, options.views, printer)) for stream in streams]
     try:
         async with asyncio.timeout(options.timeout):
@@ -383,14 +383,14 @@ async def _listen(streams: Sequence[MessageStream[bytes]], options: RecvOptions,
     return 0
 
 
-class Left:
+class Remaining:
     """How many messages are still to be shown; None for all that come."""
 
     def __init__(self, count: int | None) -> None:
         self.count = count
 
 
-async def _show(stream: MessageStream[bytes], left: Left, views: bool, printer: EventPrinter) -> None:
+async def _show(stream: MessageStream[bytes], left: Remaining, views: bool, printer: EventPrinter) -> None:
     async for event in stream.batches():
         if not isinstance(event, Batch):
             if views:

@@ -19,7 +19,7 @@ import msgspec
 from transis.node.node import Node
 from transis.sessions.frames import Answer, Changes, GroupsPage, Inquire, MembersPage, NamesPage, Whereabouts, encode_value
 from transis.sessions.queues import StreamQueues
-from transis.sessions.session import Session
+from transis.sessions.session import SessionState
 from transis.types.ids import ProcessId
 from transis.types.views import GroupChange, NameChange, full_name, group_id
 
@@ -37,23 +37,23 @@ SLICE_WATCHERS: Final = 64
 # --- directory --------------------------------------------------------------------------------------------------------
 
 
-class Directory:
+class DirectoryAnswers:
     """`_waiting` has the questions that wait, by session and number; `due` the sessions of those that may have an answer now."""
 
     def __init__(self, node: Node, queues: StreamQueues) -> None:
         self._node = node
         self._queues = queues
-        self._waiting: dict[Session, dict[int, Inquire]] = {}
-        self.due: OrderedDict[Session, None] = OrderedDict()
+        self._waiting: dict[SessionState, dict[int, Inquire]] = {}
+        self.due: OrderedDict[SessionState, None] = OrderedDict()
 
-    def inquire(self, session: Session, inquire: Inquire) -> None:
+    def inquire(self, session: SessionState, inquire: Inquire) -> None:
         made = self._made(session, inquire)
         if isinstance(made, str):
             self._queues.answer(session, Answer(inquire.number, b"", made))
         elif made is not None:
             self._queues.answer(session, Answer(inquire.number, encode_value(made)))
 
-    def _made(self, session: Session, inquire: Inquire) -> NamedTuple | str | None:
+    def _made(self, session: SessionState, inquire: Inquire) -> NamedTuple | str | None:
         """The answer, or why there is none; None if it has to wait."""
         match inquire.question:
             case "groups":
@@ -116,7 +116,7 @@ class Directory:
         names = [one for one in found if isinstance(one, NameChange) and not inquire.name]
         return Changes(groups, names, log.at, "") if groups or names else None
 
-    def _wait(self, session: Session, inquire: Inquire) -> str | None:
+    def _wait(self, session: SessionState, inquire: Inquire) -> str | None:
         waiting = self._waiting.setdefault(session, {})
         if len(waiting) >= WAITING_MAX:
             return f"{WAITING_MAX} questions of this session wait for a change, and no more may: end a watch first"
@@ -139,7 +139,7 @@ class Directory:
             session, _ = self.due.popitem(last=False)
             self._tell(session)
 
-    def _tell(self, session: Session) -> None:
+    def _tell(self, session: SessionState) -> None:
         waiting = self._waiting[session]
         for number, inquire in list(waiting.items()):
             changes = self._changes(inquire)
@@ -151,7 +151,7 @@ class Directory:
         if not waiting:
             self.forget(session)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SessionState) -> None:
         """Nobody waits for its answers."""
         self._waiting.pop(session, None)
         self.due.pop(session, None)

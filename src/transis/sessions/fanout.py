@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, Stream
 from transis.sessions.queues import StreamQueues
-from transis.sessions.session import OutFrame, Session
+from transis.sessions.session import OutFrame, SessionState
 from transis.types.ids import ProcessId, Service, Stretch, ViewId
 from transis.types.outputs import Delivered, GroupDelivered, Recipient
 from transis.wire.items import Payloads, payload_size
@@ -121,12 +121,12 @@ class OpenFrame:
 class Fanout:
     """Puts frames into the streams of sessions, and says whose queue was full: those sessions must be ended."""
 
-    def __init__(self, sessions: Mapping[int, Session], queues: StreamQueues) -> None:
+    def __init__(self, sessions: Mapping[int, SessionState], queues: StreamQueues) -> None:
         self.frame = OpenFrame()
         self._sessions = sessions
         self._queues = queues
 
-    def close_frame(self, now: int) -> list[Session]:
+    def close_frame(self, now: int) -> list[SessionState]:
         """Put the open frame, one object, into the streams of all its recipients; return the sessions whose queue was full."""
         recipients = self.frame.recipients
         if recipients is None:
@@ -142,5 +142,5 @@ class Fanout:
                     full.append(session)
         return full
 
-    def stream(self, now: int, session: Session, out: OutFrame) -> bool:
+    def stream(self, now: int, session: SessionState, out: OutFrame) -> bool:
         return session.is_over or session.departing or self._queues.push(now, session, out)

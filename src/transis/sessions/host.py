@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from transis.node.node import Node
-from transis.sessions.directory import Directory
+from transis.sessions.directory import DirectoryAnswers
 from transis.sessions.fanout import Fanout, portions
 from transis.sessions.frames import (
     SESSION_VERSION,
@@ -50,7 +50,7 @@ from transis.sessions.frames import (
     encode_value,
 )
 from transis.sessions.queues import GroupRequests, SendQueue, StreamQueues
-from transis.sessions.session import OutFrame, Session, SessionPolicy, SessionStatus
+from transis.sessions.session import OutFrame, SessionPolicy, SessionState, SessionStatus
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId, ViewId
 from transis.types.outputs import Checkpoint as ProcessCheckpoint
@@ -93,13 +93,13 @@ class SessionHost:
         self.cluster = cluster
         self.policy = (policy or SessionPolicy()).validated()
         self._statistics: Callable[[], Mapping[str, object]] = statistics or node.statistics
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, SessionState] = {}
         self._next_number = 1
         self._queues = StreamQueues(self.policy)
         self._sends = SendQueue(node, self.policy, self._queues)
         self._requests = GroupRequests(node, self._queues)
-        self._directory: Directory | None = None
-        self._departing: dict[int, Session] = {}
+        self._directory: DirectoryAnswers | None = None
+        self._departing: dict[int, SessionState] = {}
         self._over: dict[int, None] = {}
         self._fanout = Fanout(self._sessions, self._queues)
         self._configuration: View | None = None
@@ -129,7 +129,7 @@ class SessionHost:
             self.node.name(now, number, name)
         self._next_number += 1
         window = self.policy.send_window
-        self._sessions[number] = session = Session(number, hello.label, hello.credit, window, now, name)
+        self._sessions[number] = session = SessionState(number, hello.label, hello.credit, window, now, name)
         self._queues.answer(session, Welcome(SESSION_VERSION, self.cluster, ProcessId(self.node.id, number), window))
         if self._without_quorum.why:
             self._queues.stands(session, self._without_quorum)
@@ -164,19 +164,19 @@ class SessionHost:
 
     # --- what clients want ------------------------------------------------------------------------------------------
 
-    def _send(self, now: int, session: Session, send: Send) -> None:
+    def _send(self, now: int, session: SessionState, send: Send) -> None:
         self._end_if(now, session, self._sends.offer(now, session, send))
 
-    def _credit(self, now: int, session: Session, credit: Credit) -> None:
+    def _credit(self, now: int, session: SessionState, credit: Credit) -> None:
         self._queues.add_credit(now, session, credit.amount)
 
-    def _join(self, now: int, session: Session, join: Join) -> None:
+    def _join(self, now: int, session: SessionState, join: Join) -> None:
         self._end_if(now, session, self._requests.join(now, session, join.name))
 
-    def _leave(self, now: int, session: Session, leave: Leave) -> None:
+    def _leave(self, now: int, session: SessionState, leave: Leave) -> None:
         self._end_if(now, session, self._requests.leave(now, session, leave.name))
 
-    def _answer(self, now: int, session: Session, ask: Ask) -> None:
+    def _answer(self, now: int, session: SessionState, ask: Ask) -> None:
         if ask.question == "statistics":
             value: Mapping[str, object] = {"node": dict(self._statistics()), "session": self.statistics(session.number)}
         elif ask.question == "about":
@@ -187,19 +187,19 @@ class SessionHost:
             return
         self._queues.answer(session, Answer(ask.number, encode_value(value)))
 
-    def _inquire(self, now: int, session: Session, inquire: Inquire) -> None:
+    def _inquire(self, now: int, session: SessionState, inquire: Inquire) -> None:
         if self._directory is None:
-            self._directory = Directory(self.node, self._queues)
+            self._directory = DirectoryAnswers(self.node, self._queues)
         self._directory.inquire(session, inquire)
 
-    def _follow(self, now: int, session: Session, follow: Follow) -> None:
+    def _follow(self, now: int, session: SessionState, follow: Follow) -> None:
         """Put configurations into the session's stream from here on; first the one in force, if the node has one."""
         if not session.follows:
             session.follows = True
             if self._configuration is not None:
                 self._stream(now, session, Configured(self._configuration))
 
-    def _checkpoint(self, now: int, session: Session, checkpoint: Checkpoint) -> None:
+    def _checkpoint(self, now: int, session: SessionState, checkpoint: Checkpoint) -> None:
         """Checkpoints have no answer. One too many, or about a group that the client is not in, is dropped and counted."""
         if checkpoint.name in session.groups.names and session.checkpoints.may_take(now):
             name, view, place = checkpoint.name, checkpoint.view, checkpoint.place
@@ -209,18 +209,18 @@ class SessionHost:
         else:
             session.checkpoints.dropped += 1
 
-    def _bye(self, now: int, session: Session, bye: Bye) -> None:
+    def _bye(self, now: int, session: SessionState, bye: Bye) -> None:
         session.departing = True
         self._queues.drop(session)
         self._departing[session.number] = session
         self._see_off(now)
 
-    def _hello_again(self, now: int, session: Session, hello: Hello) -> None:
+    def _hello_again(self, now: int, session: SessionState, hello: Hello) -> None:
         self._end(now, session, "it said Hello twice: a session begins once")
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
-    def _end(self, now: int, session: Session, why: str) -> None:
+    def _end(self, now: int, session: SessionState, why: str) -> None:
         """End a session: queue its Goodbye, drop all else that waits but receipts, and let the groups see the process go."""
         assert not session.is_over, "a session ends once"
         session.is_over = True
@@ -238,12 +238,12 @@ class SessionHost:
         if session.number not in self._sessions:
             self._remove(session)  # Its connection is gone: nobody will take the Goodbye.
 
-    def _end_for_memory(self, now: int, session: Session, why: str) -> None:
+    def _end_for_memory(self, now: int, session: SessionState, why: str) -> None:
         """What it held is free at once: not even receipts are kept."""
         self._queues.drop_answers(session)
         self._end(now, session, why)
 
-    def _end_if(self, now: int, session: Session, mistake: str) -> None:
+    def _end_if(self, now: int, session: SessionState, mistake: str) -> None:
         if mistake:
             self._end(now, session, mistake)
 
@@ -252,12 +252,12 @@ class SessionHost:
         for session in [one for one in self._departing.values() if not one.unsent]:
             self._end(now, session, "the client said Bye")
 
-    def _remove(self, session: Session) -> None:
+    def _remove(self, session: SessionState) -> None:
         self._queues.forget(session)
         self._sessions.pop(session.number, None)
         self._over.pop(session.number, None)
 
-    def _too_slow(self, now: int, session: Session, limit: str) -> None:
+    def _too_slow(self, now: int, session: SessionState, limit: str) -> None:
         seconds = self._queues.waited(now, session) / 1e6
         self._end_for_memory(
             now,
@@ -266,7 +266,7 @@ class SessionHost:
             f"Take messages as they come (a handler that takes long belongs in a task of its own), or have the limit raised",
         )
 
-    def _queue_full(self, now: int, session: Session) -> None:
+    def _queue_full(self, now: int, session: SessionState) -> None:
         self._too_slow(now, session, f"more than {self.policy.queue_max} may not wait (sessions.queue_max)")
 
     def _keep_total(self, now: int) -> None:
@@ -305,16 +305,16 @@ class SessionHost:
         for session in self._fanout.close_frame(now):
             self._queue_full(now, session)
 
-    def _stream(self, now: int, session: Session, frame: Changed | Configured | Left) -> None:
+    def _stream(self, now: int, session: SessionState, frame: Changed | Configured | Left) -> None:
         self._stream_to_all(now, [session], frame)
 
-    def _stream_to_all(self, now: int, sessions: Iterable[Session], frame: Changed | Configured | Left) -> None:
+    def _stream_to_all(self, now: int, sessions: Iterable[SessionState], frame: Changed | Configured | Left) -> None:
         out = OutFrame(frame, cost(frame))
         for session in sessions:
             if not self._fanout.stream(now, session, out):
                 self._queue_full(now, session)
 
-    def _open_session(self, process: int) -> Session | None:
+    def _open_session(self, process: int) -> SessionState | None:
         session = self._sessions.get(process)
         return None if session is None or session.is_over else session
 
@@ -455,7 +455,7 @@ class SessionHost:
         """What waits for all clients and from all of them: what `total_max` bounds."""
         return self._queues.bytes + self._sends.bytes
 
-    def _departed(self) -> list[Session]:
+    def _departed(self) -> list[SessionState]:
         """They said Bye and are gone; the node has not yet taken all they sent."""
         return [session for number, session in self._departing.items() if number not in self._sessions]
 
@@ -491,7 +491,7 @@ class WaitingInHost:
         return self._host.is_busy
 
 
-_RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, Session, Any], None]]] = {
+_RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, SessionState, Any], None]]] = {
     Hello: SessionHost._hello_again,
     Join: SessionHost._join,
     Leave: SessionHost._leave,

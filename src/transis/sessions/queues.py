@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, WithoutQuorum, payload_cost
-from transis.sessions.session import REQUESTS_MAX, OutFrame, Request, Session, SessionPolicy, Unsent
+from transis.sessions.session import REQUESTS_MAX, OutFrame, Request, SessionPolicy, SessionState, Unsent
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import ViewId
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
@@ -84,19 +84,19 @@ class StreamQueues:
         self._ready: dict[int, None] = {}
         self._stalled: dict[int, int] = {}
 
-    def answer(self, session: Session, frame: NodeFrame) -> None:
+    def answer(self, session: SessionState, frame: NodeFrame) -> None:
         self.bytes += session.answer(frame)
         self._ready[session.number] = None
 
-    def done(self, session: Session, first: int, count: int, view: ViewId) -> None:
+    def done(self, session: SessionState, first: int, count: int, view: ViewId) -> None:
         self.bytes += session.done(first, count, view)
         self._ready[session.number] = None
 
-    def stands(self, session: Session, quorum: WithoutQuorum) -> None:
+    def stands(self, session: SessionState, quorum: WithoutQuorum) -> None:
         session.stands(quorum)
         self._ready[session.number] = None
 
-    def push(self, now: int, session: Session, out: OutFrame) -> bool:
+    def push(self, now: int, session: SessionState, out: OutFrame) -> bool:
         """Put a frame into a session's stream; False if too much waits there already."""
         if session.stream_bytes > self._policy.queue_max:
             return False
@@ -111,7 +111,7 @@ class StreamQueues:
             self._ready[session.number] = None
         return True
 
-    def add_credit(self, now: int, session: Session, amount: int) -> None:
+    def add_credit(self, now: int, session: SessionState, amount: int) -> None:
         session.add_credit(amount)
         if session.stream:
             self._stalled.pop(session.number, None)
@@ -119,7 +119,7 @@ class StreamQueues:
             if session.credit > 0:
                 self._ready[session.number] = None
 
-    def take_stream(self, session: Session, most: int) -> list[OutFrame]:
+    def take_stream(self, session: SessionState, most: int) -> list[OutFrame]:
         leaving = session.take_stream(most)
         for out in leaving:
             self._let_go(out)
@@ -127,19 +127,19 @@ class StreamQueues:
             self._stalled.pop(session.number, None)
         return leaving
 
-    def take_answers(self, session: Session) -> list[OutFrame]:
+    def take_answers(self, session: SessionState) -> list[OutFrame]:
         self.bytes -= session.answer_bytes
         if not session.may_stream():
             self._ready.pop(session.number, None)
         return session.take_answers()
 
-    def drop_answers(self, session: Session, *, but_receipts: bool = False) -> int:
+    def drop_answers(self, session: SessionState, *, but_receipts: bool = False) -> int:
         """Nothing that it asked for will leave any more; how many bytes that frees."""
         freed = session.drop_answers(but_receipts=but_receipts)
         self.bytes -= freed
         return freed
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: SessionState) -> None:
         """Drop what waits in the session's stream."""
         for out in session.stream:
             self._let_go(out)
@@ -154,10 +154,10 @@ class StreamQueues:
 
     # --- whose turn it is -------------------------------------------------------------------------------------------
 
-    def mark_ready(self, session: Session) -> None:
+    def mark_ready(self, session: SessionState) -> None:
         self._ready[session.number] = None
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SessionState) -> None:
         """Drop everything that waits for the session."""
         self.drop(session)
         self.take_answers(session)
@@ -165,7 +165,7 @@ class StreamQueues:
     def ready(self) -> list[int]:
         return list(self._ready)
 
-    def waited(self, now: int, session: Session) -> int:
+    def waited(self, now: int, session: SessionState) -> int:
         """How long something has waited without any credit from the client."""
         return now - self._stalled.get(session.number, now)
 
@@ -202,14 +202,14 @@ class SendQueue:
         self._node = node
         self._policy = policy
         self._queues = queues
-        self._waiting: deque[Session] = deque()
+        self._waiting: deque[SessionState] = deque()
         self._may_have_room = True
-        self._trickles: dict[int, tuple[int, Session]] = {}
+        self._trickles: dict[int, tuple[int, SessionState]] = {}
         self._address = b""
 
     # --- into the node ----------------------------------------------------------------------------------------------
 
-    def offer(self, now: int, session: Session, send: Send) -> str:
+    def offer(self, now: int, session: SessionState, send: Send) -> str:
         """Take a Send; if it cannot be taken, return what is wrong with it."""
         wrong = self._mistake(session, send)
         if wrong:
@@ -228,7 +228,7 @@ class SendQueue:
             self._may_have_room = False
         return ""
 
-    def _mistake(self, session: Session, send: Send) -> str:
+    def _mistake(self, session: SessionState, send: Send) -> str:
         """What is wrong with a Send, if anything. Addresses repeat, so the last good one is remembered."""
         if session.send_credit <= 0:
             return "it sent without credit: a client waits for Credit when its window is used up"
@@ -266,7 +266,7 @@ class SendQueue:
             elif session.unsent:
                 self._waiting.appendleft(session)
 
-    def _serve(self, now: int, session: Session, budget: int, most: int) -> bool:
+    def _serve(self, now: int, session: SessionState, budget: int, most: int) -> bool:
         """One turn, of `budget` bytes or `most` messages; False if the node was full before its end."""
         while session.unsent and budget > 0 and most > 0:
             unsent = session.unsent[0]
@@ -281,7 +281,7 @@ class SendQueue:
             most -= taken
         return True
 
-    def _book(self, now: int, session: Session, taken: int, cost: int) -> None:
+    def _book(self, now: int, session: SessionState, taken: int, cost: int) -> None:
         unsent = session.unsent[0]
         unsent.position += taken
         unsent.cost -= cost
@@ -291,7 +291,7 @@ class SendQueue:
         self.bytes -= cost
         self.return_credit(now, session)
 
-    def drop(self, session: Session) -> int:
+    def drop(self, session: SessionState) -> int:
         """Drop a session's waiting messages; return how many."""
         messages = sum(unsent.remaining for unsent in session.unsent)
         if session.unsent:
@@ -305,14 +305,14 @@ class SendQueue:
 
     # --- credit -----------------------------------------------------------------------------------------------------
 
-    def return_credit(self, now: int, session: Session) -> None:
+    def return_credit(self, now: int, session: SessionState) -> None:
         """Return credit that is due. A client without any gets some in the end: all it lacks is owed to it or waits here."""
         if session.stream_bytes <= self._policy.throttle_above:
             self.return_all(session)
         elif session.owed and session.send_credit <= 0:
             self._trickles.setdefault(session.number, (now + self._policy.trickle_us, session))
 
-    def return_all(self, session: Session) -> None:
+    def return_all(self, session: SessionState) -> None:
         if session.owed >= self._policy.send_window // 4 and session.stream_bytes <= self._policy.throttle_above:
             session.give_back(session.owed)
             self._queues.mark_ready(session)
@@ -350,10 +350,10 @@ class GroupRequests:
         self._node = node
         self._queues = queues
         self._under_way: set[tuple[int, str]] = set()
-        self._put_off: OrderedDict[int, tuple[Session, deque[str]]] = OrderedDict()
+        self._put_off: OrderedDict[int, tuple[SessionState, deque[str]]] = OrderedDict()
         self._is_full = False
 
-    def join(self, now: int, session: Session, name: str) -> str:
+    def join(self, now: int, session: SessionState, name: str) -> str:
         """Ask to join; return why the session must end, if it must."""
         try:
             require_group_name(name)
@@ -365,11 +365,11 @@ class GroupRequests:
             return ""
         return self._ask(now, session, name, Request.JOIN)
 
-    def leave(self, now: int, session: Session, name: str) -> str:
+    def leave(self, now: int, session: SessionState, name: str) -> str:
         """Ask to leave; return why the session must end, if it must."""
         return self._ask(now, session, name, Request.LEAVE) if session.groups.will_be_in(name) else ""
 
-    def _ask(self, now: int, session: Session, name: str, request: Request) -> str:
+    def _ask(self, now: int, session: SessionState, name: str, request: Request) -> str:
         if session.groups.count >= REQUESTS_MAX:
             return f"{REQUESTS_MAX} of its joins and leaves have no answer yet, and no more are allowed: wait for answers"
         if session.groups.ask(name, request):
@@ -377,10 +377,10 @@ class GroupRequests:
             self.go_on(now)
         return ""
 
-    def _put_off_one(self, session: Session, name: str) -> None:
+    def _put_off_one(self, session: SessionState, name: str) -> None:
         self._put_off.setdefault(session.number, (session, deque()))[1].append(name)
 
-    def _make(self, now: int, session: Session, name: str, request: Request) -> bool:
+    def _make(self, now: int, session: SessionState, name: str, request: Request) -> bool:
         """Whether the node took it, or has refused it."""
         try:
             if request is Request.JOIN:
@@ -394,7 +394,7 @@ class GroupRequests:
             self._under_way.add((session.number, name))
         return taken
 
-    def _refused_by_node(self, now: int, session: Session, name: str, request: Request, why: str) -> None:
+    def _refused_by_node(self, now: int, session: SessionState, name: str, request: Request, why: str) -> None:
         """Answer a refused join. A leave is refused only if the process was just removed, and then its Left is on its way."""
         if request is Request.JOIN:
             self._queues.answer(session, NotJoined(name, why))
@@ -431,30 +431,30 @@ class GroupRequests:
             self._put_off.setdefault(number, (session, names))[1].appendleft(name)
             self._put_off.move_to_end(number, last=False)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SessionState) -> None:
         """It has ended: nobody waits for its answers."""
         self._put_off.pop(session.number, None)
         self._under_way -= {(session.number, name) for name in session.groups.asked()}
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def entered(self, now: int, session: Session, name: str) -> None:
+    def entered(self, now: int, session: SessionState, name: str) -> None:
         """A view includes this process: answer its join."""
         if name not in session.groups.names:
             session.groups.names.add(name)
             self._queues.answer(session, Joined(name))
             self._settle(now, session, name, Request.JOIN)
 
-    def left(self, now: int, session: Session, name: str) -> None:
+    def left(self, now: int, session: SessionState, name: str) -> None:
         session.groups.names.discard(name)
         if not session.is_over:
             self._settle(now, session, name, Request.LEAVE)
 
-    def refused(self, now: int, session: Session, name: str, why: str) -> None:
+    def refused(self, now: int, session: SessionState, name: str, why: str) -> None:
         self._queues.answer(session, NotJoined(name, why))
         self._settle(now, session, name, Request.JOIN)
 
-    def _settle(self, now: int, session: Session, name: str, request: Request) -> None:
+    def _settle(self, now: int, session: SessionState, name: str, request: Request) -> None:
         """The request was answered. The next one, about this name or another, is made when the node has read its sockets: a node
         that holds the token would send and answer one after the other in one go."""
         if not session.groups.answered(name, request):

@@ -217,7 +217,7 @@ class Checkpoints:
         return self._taken <= CHECKPOINTS_PER_S
 
 
-class Session:
+class SessionState:
     """The state of one session. The host makes the decisions."""
 
     __slots__ = (

@@ -39,7 +39,7 @@ class TimedWorld(Protocol):
     def run(self, until_us: int) -> None: ...
 
 
-class Attached(NamedTuple):
+class AttachedWorld(NamedTuple):
     """`began_us` is the timeline's time at which the world's was 0; `look` is called after every instant."""
 
     world: TimedWorld
@@ -52,10 +52,10 @@ class Timeline:
 
     def __init__(self) -> None:
         self.now_us: int = 0
-        self._attached: list[Attached] = []
+        self._attached: list[AttachedWorld] = []
 
     def attach(self, world: TimedWorld, look: Callable[[], None]) -> None:
-        self._attached.append(Attached(world, self.now_us - world.now, look))
+        self._attached.append(AttachedWorld(world, self.now_us - world.now, look))
 
     def detach(self, world: TimedWorld) -> None:
         self._attached = [one for one in self._attached if one.world is not world]

@@ -44,7 +44,7 @@ from transis.trace.events import (
 from transis.trace.files import rename
 from transis.trace.reader import ACCEPTED, Frames, decode_at, read_address, read_frames, unknown_version
 from transis.trace.segment import CONVERTED, NUMBERS, Header, decode_row, split_rows
-from transis.trace.tables import COLUMNS, KIND_OF, KINDS, SCHEMAS, Array, DeliveryColumns, Keys, Lookup, key_of
+from transis.trace.tables import COLUMNS, KIND_OF, KINDS, SCHEMAS, Array, DeliveryColumns, Lookup, RunKeys, key_of
 from transis.types.errors import TraceCutOff, TraceError, TransisError
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
@@ -63,7 +63,7 @@ class SegmentColumns:
     """What a segment holds, as narrow Arrow batches of each kind; rows on their way there are tuples in the order of KINDS."""
 
     def __init__(self, header: Header) -> None:
-        self.keys = Keys(header.cluster, header.run)
+        self.keys = RunKeys(header.cluster, header.run)
         self.node = header.node
         self._node = self.keys.node(header.node)
         self._lookup = Lookup(self.keys)
@@ -318,7 +318,7 @@ def trouble_batch(why: TraceError, file: str, size: int, header: Header | None =
     if isinstance(why, TraceCutOff):
         known["torn_bytes"] = size
     if header is not None:
-        keys = Keys(header.cluster, header.run)
+        keys = RunKeys(header.cluster, header.run)
         known |= {"run": keys.run, "node": keys.node(header.node), "segment": header.number, "cluster": header.cluster}
         known |= {
             "run_name": header.run,

@@ -259,7 +259,7 @@ def key_of(*parts: object) -> int:
     return int(_SIGNED.unpack(blake2b(msgspec.msgpack.encode(parts), digest_size=8).digest())[0])
 
 
-class Keys:
+class RunKeys:
     """Keys of one run; each id is hashed once, then remembered."""
 
     def __init__(self, cluster: str, run: str) -> None:
@@ -347,7 +347,7 @@ class DeliveryColumns:
 class Lookup:
     """Keys of one segment by the bytes of ids."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: RunKeys) -> None:
         self._views = _Known(ViewId, keys.view)
         self._processes = _Known(ProcessId, keys.process)
         self._senders = _Known(ProcessId, lambda process: keys.node(process.node))

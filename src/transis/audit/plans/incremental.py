@@ -42,7 +42,7 @@ from transis.audit.plans.evidence import files_of_runs, folder
 from transis.audit.plans.judge import Verdicts
 from transis.audit.plans.lay import STRETCH, HistoryTables, Settle, Tables, in_their_stays, latest, placed_messages
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
-from transis.audit.plans.store import Store, above
+from transis.audit.plans.store import EventStore, above
 from transis.spark.inputs import EVENTS, INT, LONG, TEXT, checkpointed, columns
 from transis.trace.tables import KINDS
 
@@ -359,7 +359,7 @@ TABLES: Final = {PAST: EVENTS, CUTS: PAST_CUTS, RINGS: PAST_RINGS}
 class ProvenPast:
     """What a store has of the past of its runs, as far as it is still valid."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._store = store
         self._is_kept = set(TABLES) <= set(store.tables())
         self.runs = self._valid() if self._is_kept else []
@@ -448,7 +448,7 @@ def inputs_of_runs(segments: DataFrame) -> DataFrame:
 class VerdictCache:
     """What a store has of earlier audits, and which runs are unchanged since."""
 
-    def __init__(self, store: Store, tables: Tables, results: Iterable[str], forgotten: bool = False) -> None:
+    def __init__(self, store: EventStore, tables: Tables, results: Iterable[str], forgotten: bool = False) -> None:
         """If `forgotten`, everything must be judged again."""
         self._store = store
         self._segments = tables["segments"]

@@ -186,7 +186,7 @@ class StoreFacts(msgspec.Struct, frozen=True):
         )
 
 
-class Store:
+class EventStore:
     """A local directory; with a cluster, one that all workers share. Without a path it is temporary and is removed by `close`."""
 
     def __init__(self, spark: SparkSession, path: str | Path | None = None, compact_from: int = COMPACT_FROM) -> None:
@@ -197,7 +197,7 @@ class Store:
         self._temporary = Path(mkdtemp(prefix="transis-store-")) if path is None else None
         self._lake = Lake(Path(local_path(str(path))) if self._temporary is None else self._temporary, "store", "--store")
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> EventStore:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -26,7 +26,7 @@ from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED, NOT_PROMISE
 from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import HistoryTables, Tables
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import EventStore
 from transis.audit.report.content import Computed, Content, ViolationRow, content_of
 from transis.audit.report.runs import measured
 from transis.audit.report.verdicts import (
@@ -48,7 +48,7 @@ RUNS_LISTED: Final = 200
 """Runs whose violations are listed; verdicts cover all runs."""
 
 
-class Names:
+class RunNames:
     """Names of the nodes, processes and views of some runs."""
 
     def __init__(self, laid: HistoryTables, runs: Iterable[int]) -> None:
@@ -72,7 +72,7 @@ def _dictionary(table: DataFrame, runs: list[int], key: str, name: str) -> dict[
     return {row[key]: row[name] for row in rows}
 
 
-def violation_row(row: Row, run: str, names: Names, total: int) -> dict[str, Any]:
+def violation_row(row: Row, run: str, names: RunNames, total: int) -> dict[str, Any]:
     """A violation as reports show it."""
     return {
         "run": run,
@@ -106,7 +106,7 @@ _COLUMNS: Final = (
 
 
 def around(
-    spark: SparkSession, tables: Tables, violations: Sequence[Row], names: Names, runs: dict[int, str]
+    spark: SparkSession, tables: Tables, violations: Sequence[Row], names: RunNames, runs: dict[int, str]
 ) -> list[dict[str, Any]]:
     """Rows of a report's `around`."""
     drawn = sorted(violations, key=lambda row: (row["rank"], row.property))[:DRAWN]
@@ -129,7 +129,7 @@ def _near(spark: SparkSession, tables: Tables, ranges: list[tuple[Any, ...]]) ->
     return both.where("lseq between low and high").drop("low", "high")
 
 
-def _around_row(row: Row, names: Names, runs: dict[int, str]) -> dict[str, Any]:
+def _around_row(row: Row, names: RunNames, runs: dict[int, str]) -> dict[str, Any]:
     kind, words = _WORDS[row.kind]
     about, label = words(row, names)
     return {
@@ -145,36 +145,36 @@ def _around_row(row: Row, names: Names, runs: dict[int, str]) -> dict[str, Any]:
     }
 
 
-def _messages(row: Row, names: Names) -> str:
+def _messages(row: Row, names: RunNames) -> str:
     first = names.message(row.process, row.first)
     return first if row["count"] == 1 else f"{first} to {row.first + row['count'] - 1}"
 
 
-def _message(verb: str) -> Callable[[Row, Names], tuple[str, str]]:
-    def words(row: Row, names: Names) -> tuple[str, str]:
+def _message(verb: str) -> Callable[[Row, RunNames], tuple[str, str]]:
+    def words(row: Row, names: RunNames) -> tuple[str, str]:
         service = "" if row.service is None else f" ({Service(row.service).name.lower()})"
         return names.message(row.process, row.first), f"{verb} {_messages(row, names)}{service}"
 
     return words
 
 
-def _view(row: Row, names: Names) -> tuple[str, str]:
+def _view(row: Row, names: RunNames) -> tuple[str, str]:
     return names.view(row.view), f"installed {names.view(row.view)}"
 
 
-def _group_view(row: Row, names: Names) -> tuple[str, str]:
+def _group_view(row: Row, names: RunNames) -> tuple[str, str]:
     return "", f"installed a view of group {row.name} in {names.view(row.view)}"
 
 
-def _checkpoint(row: Row, names: Names) -> tuple[str, str]:
+def _checkpoint(row: Row, names: RunNames) -> tuple[str, str]:
     return "", f"a process of group {row.name} is in state {row.state} behind {row.position} messages of its view"
 
 
-def _what(before: str) -> Callable[[Row, Names], tuple[str, str]]:
+def _what(before: str) -> Callable[[Row, RunNames], tuple[str, str]]:
     return lambda row, names: ("", f"{before} {row.what or row.why or ''}".strip())
 
 
-_WORDS: Final[dict[str, tuple[str, Callable[[Row, Names], tuple[str, str]]]]] = {
+_WORDS: Final[dict[str, tuple[str, Callable[[Row, RunNames], tuple[str, str]]]]] = {
     "submits": ("submit", _message("accepted")),
     "refusals": ("refuse", _message("refused")),
     "sends": ("send", _message("sent")),
@@ -206,7 +206,7 @@ def collect_content(
     verdicts: list[Row],
     violations: list[Row],
     steps: Steps,
-    kept: Store | None = None,
+    kept: EventStore | None = None,
     measure: bool = False,
 ) -> Content:
     """The content of a report, from all raw rows. With `measure` it has measures and timelines, which `kept` keeps whole."""
@@ -219,7 +219,7 @@ def collect_content(
     }
     worst = _worst_runs(verdicts)
     listed = worst[:RUNS_LISTED]
-    names = Names(laid, listed)
+    names = RunNames(laid, listed)
     by_run = {key: row["name"] for key, row in runs.items()}
     totals = {(row.run, row.property): row.violations for row in verdicts}
     few = set(listed)
@@ -288,7 +288,7 @@ def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
     return sorted(bad, key=lambda run: -bad[run])
 
 
-def _drawn(laid: HistoryTables, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
+def _drawn(laid: HistoryTables, runs: list[int], by_run: dict[int, str], kept: EventStore | None) -> dict[str, Any]:
     """Measures and timelines of some runs; the store keeps those of all runs."""
     made = measures(laid, lambda _, table: checkpointed(table))
     if kept is not None:
@@ -309,7 +309,7 @@ def _few(table: DataFrame, runs: list[int]) -> list[dict[str, Any]]:
 
 def _timeline(laid: HistoryTables, runs: list[int], by_run: dict[int, str]) -> dict[str, Any]:
     """Stays in views, faults and ends."""
-    names = Names(laid, runs)
+    names = RunNames(laid, runs)
     confs = laid.confs.where(F.col("run").isin(runs)).select(
         "run", "node", "lseq", "time_us", "view", "view_kind", "members", "cause"
     )
