@@ -432,7 +432,7 @@ BURST: Final = 46
 BARE_BURSTS: Final = 4000
 
 
-def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
+def bare_datagrams_per_s() -> float:
     """Send bursts of datagrams over loopback within one process, with the same help from the kernel.
 
     Speed depends on the machine; the fraction of this figure that a ring reaches can be compared between machines.
@@ -442,7 +442,7 @@ def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
         sender, receiver = DatagramSender(out), BurstReceiver(into, ("192.0.2.1", 9))
         burst = [bytes(DATAGRAM)] * BURST
         started = perf_counter()
-        for _ in range(bursts):
+        for _ in range(BARE_BURSTS):
             sender.send(burst, into.getsockname())
             receiver.receive()
         return receiver.datagrams / (perf_counter() - started)

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Final, get_args
@@ -289,12 +289,12 @@ DirectoryOption = Annotated[
 ]
 
 
-def cluster_at(directory: Path | None, environment: Mapping[str, str] = os.environ) -> LineConnection:
+def cluster_at(directory: Path | None) -> LineConnection:
     """A connection to the owner of the cluster in this directory, or of the one that clients find by default."""
     tried = (
         [directory / CLUSTER_SOCKET]
         if directory is not None
-        else [cluster_beside(Path(one)) for one in socket_candidates(environment)]
+        else [cluster_beside(Path(one)) for one in socket_candidates(os.environ)]
     )
     for path in tried:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

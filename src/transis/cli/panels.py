@@ -147,9 +147,9 @@ class DaemonWatch:
         return len(reports) == len(self.all) == len(reports[0].members) and len(views) == 1 if reports else False
 
 
-def ask_once(path: Path | None, socket: Path | None = None) -> DaemonReport:
+def ask_once(path: Path | None) -> DaemonReport:
     """Raises ConnectError if the daemon does not answer."""
-    with AdminConnection(path, socket) as connection:
+    with AdminConnection(path, None) as connection:
         return _ask(connection)
 
 

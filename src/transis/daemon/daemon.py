@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -40,9 +40,9 @@ from transis.types.views import View
 class ServiceManager:
     """systemd's sd_notify protocol. Silent without a manager; one that does not listen never disturbs the daemon."""
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
-        self._watched = "WATCHDOG_USEC" in environment
+    def __init__(self) -> None:
+        self._address = os.environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        self._watched = "WATCHDOG_USEC" in os.environ
 
     def ready(self, status: str) -> None:
         self._tell(f"READY=1\nSTATUS={status}")

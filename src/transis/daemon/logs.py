@@ -114,8 +114,8 @@ def view_in_words(view: View, before: View | None) -> str:
 class Often:
     """Rule 2, for counters that somebody else keeps and that only grow."""
 
-    def __init__(self, already: Mapping[str, int] | None = None) -> None:
-        self._logged: Counter[str] = Counter(already or {})
+    def __init__(self) -> None:
+        self._logged: Counter[str] = Counter()
         self._at: dict[str, int] = {}
 
     def due(self, now: int, what: str, count: int) -> int:

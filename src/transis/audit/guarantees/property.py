@@ -68,9 +68,9 @@ def breaks(text: str, says: str, closed: bool = True, engine: str = "totem") -> 
     return Example(text, BROKEN, says, closed, engine)
 
 
-def left_open(text: str, closed: bool = False, engine: str = "totem") -> Example:
+def left_open(text: str, closed: bool = False) -> Example:
     """Pending: what is missing may still come, or was lost with a part of a trace."""
-    return Example(text, PENDING, "", closed, engine)
+    return Example(text, PENDING, "", closed)
 
 
 History = TypeVar("History")

@@ -166,10 +166,10 @@ def bucket_of(latency: Column) -> Column:
     return F.when(latency > 0, bucket).otherwise(F.lit(NOT_POSITIVE))
 
 
-def bucket_edges(bucket: str = "bucket") -> tuple[Column, Column]:
+def bucket_edges() -> tuple[Column, Column]:
     """Where a bucket begins and ends, in microseconds."""
-    from_us = F.when(F.col(bucket) >= 0, F.pow(F.lit(2.0), F.col(bucket) / BUCKETS_AN_OCTAVE)).otherwise(0.0)
-    to_us = F.when(F.col(bucket) >= 0, F.pow(F.lit(2.0), (F.col(bucket) + 1) / BUCKETS_AN_OCTAVE)).otherwise(1.0)
+    from_us = F.when(F.col("bucket") >= 0, F.pow(F.lit(2.0), F.col("bucket") / BUCKETS_AN_OCTAVE)).otherwise(0.0)
+    to_us = F.when(F.col("bucket") >= 0, F.pow(F.lit(2.0), (F.col("bucket") + 1) / BUCKETS_AN_OCTAVE)).otherwise(1.0)
     return from_us, to_us
 
 
