@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from transis.archive.rows import FORMAT
 from transis.process.fork import stays_here
-from transis.trace.files import replace_durably, sync
+from transis.trace.files import make_directory, replace_durably, sync
 from transis.trace.reader import node_name
 from transis.types.errors import ArchiveError
 from transis.types.ids import NodeId
@@ -180,7 +180,7 @@ class ArchiveDirectory(ArchiverFiles):
         """Create the archive if it is new, check that it belongs to this node's cluster, and take the lock of this name."""
         try:
             for directory in (self.stream, self.open_files):
-                _make_durably(directory)
+                make_directory(directory)
             self._write_description(cluster)
             self.require_cluster(cluster, node)
             if not self.take_lock():
@@ -266,14 +266,6 @@ class ArchiveDirectory(ArchiverFiles):
         """Bytes that this user may still write there."""
         found = os.statvfs(self.open_files)
         return found.f_bavail * found.f_frsize
-
-
-def _make_durably(directory: Path) -> None:
-    """Create a directory and its parents durably: a power cut must not take a directory that holds durable files."""
-    if not directory.is_dir():
-        _make_durably(directory.parent)
-        directory.mkdir(exist_ok=True)
-        sync(directory.parent)
 
 
 def _written_aside(target: Path, content: str) -> Path:
