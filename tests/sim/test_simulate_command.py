@@ -69,7 +69,7 @@ def test_help_has_an_example(command: str) -> None:
         (["--engine", "lansis", "--order", "dice"], "--order", "must be one of all-ack, toto"),
         (["--engine", "lansis", "--broken", "floor_before_minimum"], "--broken", "a defect of totem; lansis has"),
         (["--engine", "lansis", "--broken", "toto_at_least"], "--broken", "give --order toto too"),
-        (["--engine", "lansis", "--broken", "transis_step_unsaid"], "--broken", "needs --mode transis"),
+        (["--engine", "lansis", "--broken", "transis_step_unsaid"], "--broken", "give --mode transis too"),
         (["--engine", "paxos"], "--engine", "must be one of totem, lansis"),
         (["--judge", "nobody"], "--judge", "must be one of promised, evs"),
         (["--nodes", "0"], "--nodes", "must be 1 to"),

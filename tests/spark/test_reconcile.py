@@ -119,7 +119,7 @@ def test_an_archive_of_another_format_is_refused(archive: Path, tmp_path: Path, 
 
 
 def test_a_wrong_policy_and_tables_that_are_there_are_refused(archive: Path, tmp_path: Path) -> None:
-    assert refused(archive, "--policy", "loudest").endswith("possible are primary, larger, earlier")
+    assert refused(archive, "--policy", "loudest").endswith("must be one of primary, larger, earlier")
     assert refused(archive, "--policy", "larger").endswith("so give --out DIR, too")
     assert refused(archive, "--out", tmp_path).endswith(f"'{tmp_path}' exists: name a directory that is new")
 

@@ -159,7 +159,7 @@ def simulate(
         groups=groups,
     )
     if broken in GROUP_DEFECTS and not groups:
-        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+        raise wrong("--broken", repr(broken), "this is a defect of process groups, so give --groups too")
     drawing = Drawing(picture_file(show, "--show"), layers_of(layers))
     try:
         failed = _carry_out_simulate(request, drawing, json, shrink, plan)
@@ -416,7 +416,7 @@ def sweep(
         groups=groups,
     )
     if broken in GROUP_DEFECTS and not groups:
-        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+        raise wrong("--broken", repr(broken), "this is a defect of process groups, so give --groups too")
     limits = _limits(timeout, keep_traces)
     directory = local_directory("--table", table)
     try:

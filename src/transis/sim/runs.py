@@ -90,9 +90,9 @@ def broken_of(name: str, scenario: Scenario) -> str:
         others = " and ".join(DEFECTS[name].engines)
         raise wrong("--broken", repr(name), f"this is a defect of {others}; {scenario.engine} has {', '.join(known)}")
     if name.startswith("toto") and name in DEFECTS and scenario.order != "toto":
-        raise wrong("--broken", repr(name), "this defect is one of toto, so give --order toto too")
+        raise wrong("--broken", repr(name), "this is a defect of the order toto, so give --order toto too")
     if name.startswith("transis") and name in DEFECTS and scenario.mode != "transis":
-        raise wrong("--broken", repr(name), "this defect needs --mode transis")
+        raise wrong("--broken", repr(name), "this is a defect of the mode transis, so give --mode transis too")
     return one_of("--broken", name, tuple(known)) if name else name
 
 

@@ -162,7 +162,7 @@ def policy_of(word: str) -> Policy:
     for policy in POLICIES:
         if policy == word:
             return policy
-    raise UsageError(f"policy = {word!r}: possible are {', '.join(POLICIES)}")
+    raise UsageError(f"policy = {word!r}: must be one of {', '.join(POLICIES)}")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _engine(config: pytest.Config) -> EngineName | None:
     name: EngineName | None = config.getoption("transis_engine")
     if name not in (None, "totem", "lansis"):
-        raise pytest.UsageError(f"--transis-engine {name!r}: possible are totem and lansis")
+        raise pytest.UsageError(f"--transis-engine {name!r}: must be totem or lansis")
     return name
 
 

@@ -220,7 +220,7 @@ class Simulation:
     def weather(self, what: str, rate: float) -> None:
         """How the network is: `what` (loss, burst, duplicate, corrupt, reorder, junk or replay), at a `rate` from 0 to 1."""
         if what not in WEATHERS or not 0 <= rate <= 1:
-            raise UsageError(f"{what!r} at {rate}: possible are {', '.join(WEATHERS)}, at rates from 0 to 1")
+            raise UsageError(f"{what!r} at {rate}: must be one of {', '.join(WEATHERS)}, at a rate from 0 to 1")
         self._strike(Weather(what, round(rate * 1000)))
 
     def _strike(self, fault: InjectedFault) -> None:
@@ -309,7 +309,7 @@ def chosen_names(nodes: int | Sequence[str]) -> tuple[str, ...]:
     """a, b, c ... for a number, else those given."""
     count = nodes if isinstance(nodes, int) else len(nodes)
     if not 1 <= count <= MEMBERS_MAX:
-        raise UsageError(f"a cluster of {count} nodes: 1 to {MEMBERS_MAX} are possible")
+        raise UsageError(f"a cluster of {count} nodes: must have 1 to {MEMBERS_MAX}")
     names = node_names(nodes) if isinstance(nodes, int) else tuple(nodes)
     if len(set(names)) < len(names):
         raise UsageError(f"two nodes have one name: {' '.join(names)}")
