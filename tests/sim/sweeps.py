@@ -15,7 +15,7 @@ from transis.sim.cli import configuration_of
 from transis.sim.plan import Scenario
 from transis.sim.runs import SimulateRequest
 from transis.sim.spark_sweep import SweepTable
-from transis.sim.sweep import RanRow, SeedJob, build_id, ran_row, run_job
+from transis.sim.sweep import SeedJob, SeedResult, build_id, run_job
 
 NODES = 2
 
@@ -25,17 +25,17 @@ def table_of(directory: Path, scenario: Scenario) -> SweepTable:
     return SweepTable(directory, build_id(), configuration_of(request))
 
 
-def in_the_table(directory: Path, scenario: Scenario, seeds: range) -> dict[int, RanRow | None]:
+def in_the_table(directory: Path, scenario: Scenario, seeds: range) -> dict[int, SeedResult | None]:
     """By seed, without the time that each took."""
     return {row.seed: timeless(row.ran) for row in table_of(directory, scenario).rows(seeds)}
 
 
-def in_one_process(scenario: Scenario, seeds: Iterable[int]) -> dict[int, RanRow | None]:
+def in_one_process(scenario: Scenario, seeds: Iterable[int]) -> dict[int, SeedResult | None]:
     jobs = (SeedJob(seed, NODES, "", digests=True, scenario=scenario) for seed in seeds)
-    return {job.seed: timeless(ran_row(run_job(job))) for job in jobs}
+    return {job.seed: timeless(run_job(job)) for job in jobs}
 
 
-def timeless(ran: RanRow | None) -> RanRow | None:
+def timeless(ran: SeedResult | None) -> SeedResult | None:
     return None if ran is None else replace(ran, wall_s=0.0)
 
 

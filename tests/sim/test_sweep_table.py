@@ -13,7 +13,7 @@ from tests.sim.sweeping import BUILD, RING, written_down
 from tests.sim.test_sweep_task import files_of_at_most
 from tests.trace.disk import killed_at_every_step
 from transis.sim.spark_sweep import OUTCOMES, SweepTable
-from transis.sim.sweep import CRASHED, TIMED_OUT, RanRow, SeedRow
+from transis.sim.sweep import CRASHED, TIMED_OUT, SeedResult, SeedRow
 from transis.types.errors import PipelineError
 
 SEEDS = range(10)
@@ -48,7 +48,7 @@ def test_rows_come_back_in_order_of_seeds_from_waves_in_any_order(table: SweepTa
 
 def test_every_field_has_a_column() -> None:
     own = [name for name in SeedRow.__struct_fields__ if name not in ("ran", "traces")]
-    assert OUTCOMES.names == [*own, *RanRow.__struct_fields__]
+    assert OUTCOMES.names == [*own, *(name for name in SeedResult.__struct_fields__ if name not in own)]
 
 
 def test_a_seed_that_is_there_twice_counts_once(table: SweepTable) -> None:

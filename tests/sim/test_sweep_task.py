@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,11 +13,12 @@ from threading import get_native_id
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from tests.archive.written import files_of_at_most
 from tests.sim.sweeping import ORDER, run
 from transis.sim.spark_sweep import decoded, run_apart, run_seeds
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedRow, build_id, ran_row, run_job
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedRow, build_id, run_job
 from transis.trace.reader import read_history
 from transis.trace.segment import digest
 
@@ -27,9 +30,7 @@ DEFECTIVE = ORDER._replace(job=SeedJob(0, None, "safe_one_rotation_early", diges
 def test_a_seed_runs_as_in_any_process() -> None:
     row, here = run(ORDER, 3), run_job(ORDER.job._replace(seed=3))
     assert row.ran is not None
-    assert row == SeedRow(
-        build_id(), ORDER.configuration, 3, RAN, 60, "", here.replay, ran_row(here._replace(wall_s=row.ran.wall_s))
-    )
+    assert row == SeedRow(build_id(), ORDER.configuration, 3, RAN, 60, "", here.replay, replace(here, wall_s=row.ran.wall_s))
 
 
 def test_a_task_gives_a_row_for_every_seed_of_its_pieces() -> None:
@@ -71,7 +72,7 @@ def first_child(thread: int) -> int:
 def test_a_failed_seed_has_its_trace(tmp_path: Path) -> None:
     row = run(DEFECTIVE, 0)
     assert row.ran is not None
-    assert row.ran.broken == ["safe_7_1"]
+    assert row.ran.broken == ("safe_7_1",)
     for name, content in row.traces.items():
         (tmp_path / name).write_bytes(content)
     assert digest(read_history(tmp_path)) == row.ran.digest
@@ -82,7 +83,7 @@ def test_a_worker_without_room_for_a_trace_still_tells_the_verdict() -> None:
     with files_of_at_most(1_000):
         row = run(DEFECTIVE, 0)
     assert row.ran is not None
-    assert (row.ran.broken, row.traces) == (["safe_7_1"], {})
+    assert (row.ran.broken, row.traces) == (("safe_7_1",), {})
 
 
 @pytest.mark.parametrize("seed", [0])
@@ -91,3 +92,9 @@ def test_the_build_is_told(seed: int) -> None:
     assert version
     assert len(digits) == 12
     assert run(ORDER, seed).build == build_id()
+
+
+def test_a_worker_needs_neither_typer_nor_rich() -> None:
+    source = "import sys, transis.sim.spark_sweep; print(*{name.partition('.')[0] for name in sys.modules} & {'typer', 'rich'})"
+    told = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == []

@@ -57,7 +57,7 @@ from transis.sim.runs import (
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
-from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, result_from
+from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id
 from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.config import MODES, ORDERS
@@ -496,12 +496,11 @@ def _run(
 
 
 def _add(request: SimulateRequest, swept: SweepResult, row: SeedRow) -> None:
-    result = result_from(row)
-    if result is None:
+    if row.ran is None:
         swept.without_verdict.append(row)
         return
-    swept.tally.summary.add(result)
-    note_failure(swept.tally, request, result)
+    swept.tally.summary.add(row.ran)
+    note_failure(swept.tally, request, row.ran)
 
 
 def _more(swept: SweepResult) -> dict[str, Any]:

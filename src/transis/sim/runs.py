@@ -19,14 +19,11 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transis import __version__
 from transis.cli.options import one_of, wrong
 from transis.sim.defects import DEFECTS, defects_of
 from transis.sim.plan import JUDGES, TOTEM, Scenario
 from transis.sim.run import RunOutcome, simulate
-from transis.sim.sweep import SeedJob, SeedResult, SweepSummary, in_workers, result_of, run_job
-from transis.trace.events import History
-from transis.trace.segment import Header, SegmentWriter
+from transis.sim.sweep import SeedJob, SeedResult, SweepSummary, in_workers, order_of, result_of, run_job, write_trace
 from transis.types.config import ENGINES, MODES, ORDERS
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -98,27 +95,6 @@ def broken_of(name: str, scenario: Scenario) -> str:
 
 def complete_broken(incomplete: str) -> list[tuple[str, str]]:
     return [(name, defect.why) for name, defect in DEFECTS.items() if name.startswith(incomplete)]
-
-
-# --- run traces -------------------------------------------------------------------------------------------------------
-
-
-def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
-    """The history as segments, one chain a life. Raises OSError if the disk refuses them."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for trace in history.nodes:
-        header = Header(
-            "simulated", name, trace.node, engine=history.engine, mode=history.promises, build=__version__, order=order
-        )
-        writer = SegmentWriter(directory, header)
-        if not writer.write(trace.events):
-            raise OSError(f"the trace of {trace.node} could not be written")
-        writer.close(history.closed)
-
-
-def order_of(scenario: Scenario) -> str:
-    """As in a segment's header: empty for the ring, which has one order only."""
-    return scenario.order if scenario.engine == "lansis" else ""
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -40,8 +40,7 @@ import pyarrow.parquet as pq
 
 from transis.audit.plans.lake import Lake, LakeChange
 from transis.sim.run import RunOutcome
-from transis.sim.runs import order_of, write_trace
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, RanRow, SeedJob, SeedRow, build_id, ran_row, run_whole
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedResult, SeedRow, build_id, order_of, run_whole, write_trace
 from transis.spark.cluster import Executors
 from transis.trace.files import publish
 from transis.types.errors import PipelineError
@@ -79,7 +78,8 @@ OUTCOMES: Final = pa.schema(
     ]
 )
 
-_OF_RUNS: Final = RanRow.__struct_fields__
+_OF_ROWS: Final = tuple(name for name in SeedRow.__struct_fields__ if name not in ("ran", "traces"))
+_OF_RUNS: Final = tuple(name for name in SeedResult.__struct_fields__ if name not in _OF_ROWS)
 _MAPS: Final = frozenset(field.name for field in OUTCOMES if field.type == _COUNTS)
 
 
@@ -186,7 +186,7 @@ def _read_columns(batch: Path, columns: list[str]) -> pa.Table:
 
 
 def _columns_of(row: SeedRow) -> dict[str, Any]:
-    columns = {name: getattr(row, name) for name in SeedRow.__struct_fields__ if name not in ("ran", "traces")}
+    columns = {name: getattr(row, name) for name in _OF_ROWS}
     if row.ran is None:
         return columns
     ran = {name: getattr(row.ran, name) for name in _OF_RUNS}
@@ -199,10 +199,10 @@ def _row_of(columns: dict[str, Any]) -> SeedRow:
     ran = None
     if columns["outcome"] == RAN:
         maps = {name: dict(columns[name]) for name in _MAPS}
-        verdicts = [tuple(verdict[name] for name in _VERDICT) for verdict in columns["verdicts"]]
-        ran = RanRow(**{name: columns[name] for name in _OF_RUNS} | maps | {"verdicts": verdicts})
-    own = {name: columns[name] for name in SeedRow.__struct_fields__ if name not in ("ran", "traces")}
-    return SeedRow(**own, ran=ran)
+        verdicts = tuple(tuple(verdict[name] for name in _VERDICT) for verdict in columns["verdicts"])
+        more = {"verdicts": verdicts, "broken": tuple(columns["broken"])}
+        ran = SeedResult(**{name: columns[name] for name in SeedResult.__struct_fields__} | maps | more)
+    return SeedRow(**{name: columns[name] for name in _OF_ROWS}, ran=ran)
 
 
 def decoded(encoded: bytes) -> SeedRow:
@@ -279,7 +279,7 @@ def _run(order: Order, seed: int) -> SeedRow:
     except Exception:
         return _row(order, seed, CRASHED, f"the simulation itself failed: {traceback.format_exc(limit=-3).strip()}")
     row = _row(order, seed, RAN, result.explanation)
-    return msgspec.structs.replace(row, replay=result.replay, ran=ran_row(result), traces=traces)
+    return msgspec.structs.replace(row, replay=result.replay, ran=result, traces=traces)
 
 
 def _traces(outcome: RunOutcome, order: Order) -> dict[str, bytes]:

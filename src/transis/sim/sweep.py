@@ -1,8 +1,8 @@
 """Many seeds on several processors, added up the same way whichever process ran which.
 
 1. A seed's result depends on the seed alone; results are added in order of seeds.
-2. What travels between processes is small: verdicts and counters, never a history. It is one row, from which the `SeedResult`
-   comes back without loss. A seed that did not end in time, or whose process crashed, has a row too, without a run.
+2. What travels between processes is small: verdicts and counters, never a history. It is one row. A seed that did not end in
+   time, or whose process crashed, has a row too, without a run.
 3. The wall clock only measures how long a run took; nothing depends on it.
 4. A build is the version and a digest of the rooms that a simulated run consists of. Workers compute it where a seed runs, so
    that one with another version of this package is noticed rather than believed.
@@ -18,6 +18,7 @@ from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from multiprocessing import get_context, resource_tracker
+from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
@@ -29,6 +30,8 @@ from transis.audit.guarantees.property import WEIGHT
 from transis.sim.coverage import Coverage
 from transis.sim.plan import TOTEM, Scenario
 from transis.sim.run import RunOutcome, describe, simulate
+from transis.trace.events import History
+from transis.trace.segment import Header, SegmentWriter
 
 # --- sweep ------------------------------------------------------------------------------------------------------------
 
@@ -48,16 +51,16 @@ class SeedJob(NamedTuple):
     scenario: Scenario = TOTEM
 
 
-class SeedResult(NamedTuple):
-    """What remains of one run."""
+class SeedResult(msgspec.Struct, frozen=True):
+    """What remains of one run, as numbers and names. Coverage is counted by name; the parts of a name are joined by a tab."""
 
     seed: int
+    explanation: str
+    replay: str
     nodes: int
     verdicts: tuple[tuple[str, str, int, int], ...]
     """(property, verdict, checks made, violations)."""
     broken: tuple[str, ...]
-    explanation: str
-    replay: str
     deliveries: int
     views: int
     turns: int
@@ -66,8 +69,22 @@ class SeedResult(NamedTuple):
     settled_us: int | None
     budget_us: int
     wall_s: float
-    coverage: Coverage
+    events: dict[str, int]
+    transitions: dict[str, int]
+    fault_states: dict[str, int]
+    traps: dict[str, int]
+    notes: dict[str, int]
+    groups: dict[str, int]
     digest: str
+
+    @property
+    def coverage(self) -> Coverage:
+        coverage = Coverage()
+        coverage.events = Counter({(state, event): n for (state, event), n in _parts(self.events)})
+        coverage.transitions = Counter({(old, event, new): n for (old, event, new), n in _parts(self.transitions)})
+        coverage.faults = Counter({(kind, state): n for (kind, state), n in _parts(self.fault_states)})
+        coverage.traps, coverage.notes, coverage.groups = Counter(self.traps), Counter(self.notes), Counter(self.groups)
+        return coverage
 
 
 @dataclass(slots=True)
@@ -140,12 +157,47 @@ def run_whole(job: SeedJob) -> tuple[RunOutcome, SeedResult]:
 
 
 def result_of(outcome: RunOutcome, wall_s: float = 0.0, digest: str = "") -> SeedResult:
-    verdicts = tuple((v.property, v.verdict, v.checked, v.count) for v in outcome.report.verdicts.values())
+    report, coverage = outcome.report, outcome.coverage
     return SeedResult(
-        outcome.seed, len(outcome.plan.names), verdicts, outcome.report.broken,
-        describe(outcome) if outcome.report.broken else "", outcome.replay, outcome.deliveries, outcome.views, outcome.turns,
-        outcome.faults, outcome.virtual_us, outcome.settled_us, outcome.budget_us, wall_s, outcome.coverage, digest,
-    )  # fmt: skip
+        seed=outcome.seed,
+        explanation=describe(outcome) if report.broken else "",
+        replay=outcome.replay,
+        nodes=len(outcome.plan.names),
+        verdicts=tuple((one.property, one.verdict, one.checked, one.count) for one in report.verdicts.values()),
+        broken=report.broken,
+        deliveries=outcome.deliveries,
+        views=outcome.views,
+        turns=outcome.turns,
+        faults=outcome.faults,
+        virtual_us=outcome.virtual_us,
+        settled_us=outcome.settled_us,
+        budget_us=outcome.budget_us,
+        wall_s=wall_s,
+        events=_joined(coverage.events),
+        transitions=_joined(coverage.transitions),
+        fault_states=_joined(coverage.faults),
+        traps=_sorted(coverage.traps),
+        notes=_sorted(coverage.notes),
+        groups=_sorted(coverage.groups),
+        digest=digest,
+    )
+
+
+Name = TypeVar("Name", tuple[str, str], tuple[str, str, str])
+_BETWEEN: Final = "\t"
+"""Separates the parts of a counted name; no state, event or fault contains it."""
+
+
+def _joined(counts: Mapping[Name, int]) -> dict[str, int]:
+    return {_BETWEEN.join(parts): count for parts, count in sorted(counts.items())}
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))
+
+
+def _parts(counts: Mapping[str, int]) -> list[tuple[list[str], int]]:
+    return [(name.split(_BETWEEN), count) for name, count in counts.items()]
 
 
 def sweep(
@@ -186,38 +238,11 @@ def in_workers(run: Callable[[J], R], work: Iterable[J], jobs: int) -> Iterator[
         pthread_sigmask(SIG_SETMASK, before)
 
 
-# --- seedrows ---------------------------------------------------------------------------------------------------------
+# --- rows of a table --------------------------------------------------------------------------------------------------
 
 RAN: Final = "ran"
 TIMED_OUT: Final = "timed out"
 CRASHED: Final = "crashed"
-
-Name = TypeVar("Name", tuple[str, str], tuple[str, str, str])
-_BETWEEN: Final = "\t"
-"""Separates the parts of a counted name; no state, event or fault contains it."""
-
-
-class RanRow(msgspec.Struct, frozen=True):
-    """A run that ended, as numbers and names. Coverage is counted by name; the parts of a name are joined by a tab."""
-
-    nodes: int
-    verdicts: list[tuple[str, str, int, int]]
-    broken: list[str]
-    deliveries: int
-    views: int
-    turns: int
-    faults: dict[str, int]
-    virtual_us: int
-    settled_us: int | None
-    budget_us: int
-    wall_s: float
-    events: dict[str, int]
-    transitions: dict[str, int]
-    fault_states: dict[str, int]
-    traps: dict[str, int]
-    notes: dict[str, int]
-    groups: dict[str, int]
-    digest: str
 
 
 class SeedRow(msgspec.Struct, frozen=True):
@@ -231,51 +256,30 @@ class SeedRow(msgspec.Struct, frozen=True):
     """The time it was given; a seed that timed out may be worth another try with more."""
     explanation: str
     replay: str
-    ran: RanRow | None = None
+    ran: SeedResult | None = None
     traces: dict[str, bytes] = {}
     """The trace files of a run that failed, by name; they are kept beside the table, not in it."""
 
 
-def ran_row(result: SeedResult) -> RanRow:
-    coverage = result.coverage
-    return RanRow(
-        result.nodes, list(result.verdicts), list(result.broken), result.deliveries, result.views, result.turns, result.faults,
-        result.virtual_us, result.settled_us, result.budget_us, result.wall_s, _joined(coverage.events),
-        _joined(coverage.transitions), _joined(coverage.faults), _sorted(coverage.traps), _sorted(coverage.notes),
-        _sorted(coverage.groups), result.digest,
-    )  # fmt: skip
+# --- run traces -------------------------------------------------------------------------------------------------------
 
 
-def result_from(row: SeedRow) -> SeedResult | None:
-    """The result that the row was made of; None if the seed did not end."""
-    ran = row.ran
-    if ran is None:
-        return None
-    return SeedResult(
-        row.seed, ran.nodes, tuple(ran.verdicts), tuple(ran.broken), row.explanation, row.replay, ran.deliveries, ran.views,
-        ran.turns, dict(ran.faults), ran.virtual_us, ran.settled_us, ran.budget_us, ran.wall_s, _coverage(ran), ran.digest,
-    )  # fmt: skip
+def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
+    """The history as segments, one chain a life. Raises OSError if the disk refuses them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for trace in history.nodes:
+        header = Header(
+            "simulated", name, trace.node, engine=history.engine, mode=history.promises, build=__version__, order=order
+        )
+        writer = SegmentWriter(directory, header)
+        if not writer.write(trace.events):
+            raise OSError(f"the trace of {trace.node} could not be written")
+        writer.close(history.closed)
 
 
-def _coverage(ran: RanRow) -> Coverage:
-    coverage = Coverage()
-    coverage.events = Counter({(state, event): n for (state, event), n in _parts(ran.events)})
-    coverage.transitions = Counter({(old, event, new): n for (old, event, new), n in _parts(ran.transitions)})
-    coverage.faults = Counter({(kind, state): n for (kind, state), n in _parts(ran.fault_states)})
-    coverage.traps, coverage.notes, coverage.groups = Counter(ran.traps), Counter(ran.notes), Counter(ran.groups)
-    return coverage
-
-
-def _joined(counts: Mapping[Name, int]) -> dict[str, int]:
-    return {_BETWEEN.join(parts): count for parts, count in sorted(counts.items())}
-
-
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items()))
-
-
-def _parts(counts: Mapping[str, int]) -> list[tuple[list[str], int]]:
-    return [(name.split(_BETWEEN), count) for name, count in counts.items()]
+def order_of(scenario: Scenario) -> str:
+    """As in a segment's header: empty for the ring, which has one order only."""
+    return scenario.order if scenario.engine == "lansis" else ""
 
 
 # --- build ------------------------------------------------------------------------------------------------------------
