@@ -112,7 +112,7 @@ def test_loss_does_not_hinder_messages(clusters: Clusters) -> None:
         (lambda c: (c.crash("a"), c.pause("a")), "a is down"),
         (lambda c: (c.crash("a"), c.members("a")), "a is down"),
         (lambda c: c.connect("z"), "there is no node 'z'"),
-        (lambda c: c.lossy(10), "rates from 0 to 1"),
+        (lambda c: c.lossy(10), "at a rate from 0 to 1"),
         (lambda c: c.weather("rain", 0.1), "must be one of loss"),
     ],
 )
