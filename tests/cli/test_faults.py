@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from tests.cli.running import Up, brought_up
-from transis.cli.cluster_control import ClusterControl, ClusterFaults, CutRequest, KillRequest, parse_sides, states_in
+from transis.cli.cluster_control import ClusterControl, ClusterFaults, CutRequest, KillRequest
+from transis.cli.faults import parse_sides, states_in
 from transis.cli.local_cluster import LocalCluster
 from transis.net.listeners import bind_unix
 from transis.types.errors import UsageError

@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.text import Text
 
 from transis.cli.admin import unable
-from transis.cli.cluster_control import states_in
+from transis.cli.faults import states_in
 from transis.cli.options import complain, stdout
 from transis.cli.panels import (
     DaemonReport,

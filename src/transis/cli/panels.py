@@ -71,7 +71,7 @@ class WatchedDaemon:
         self.silence = "not asked yet"
         """Why there is no answer now; empty while the daemon answers."""
         self.by_hand = ""
-        """`paused` or `killed`, if somebody did that to it by hand (cluster_control.py)."""
+        """`paused` or `killed`, if somebody did that to it by hand (faults.py)."""
         self.views: deque[SeenView] = deque(maxlen=VIEWS_KEPT)
         self._path = path
         self._every_s = every_s
