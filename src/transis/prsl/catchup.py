@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from transis.prsl.actions import COUNTER_MAX
+from transis.prsl.actions import COUNTER_MAX, Action
 from transis.prsl.core import Core, Round
 from transis.prsl.delivery import Delivery
 from transis.prsl.log import Snapshot
@@ -146,7 +146,11 @@ class CatchUp:
         elif ask.place < log.base.place or ask.place >= end:
             core.send_to(sender, Unable(ask.view, ask.place))
         else:
-            batch = log.batch(ask.place, end)
-            digest = log.digest_at(ask.place + len(batch))
-            assert digest is not None
-            core.send_to(sender, Chunk(ask.view, ask.place, tuple(batch), digest))
+            self._send_chunk(sender, ask, core.batch(ask.place, end))
+
+    def _send_chunk(self, sender: ProcessId, ask: Ask, batch: list[Action]) -> None:
+        digest = self._core.digest_at(ask.place + len(batch)) if batch else None
+        if digest is None:
+            self._core.send_to(sender, Unable(ask.view, ask.place))
+        else:
+            self._core.send_to(sender, Chunk(ask.view, ask.place, tuple(batch), digest))

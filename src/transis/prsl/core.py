@@ -13,11 +13,11 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from transis.prsl.actions import Action, ActionId
-from transis.prsl.log import Checked, Kept, Log, Marks, Opened, Placed, Snapshot, StoreRecord, Trimmed
+from transis.prsl.log import Checked, Kept, Log, Marks, Opened, Placed, Snapshot, StoreRecord, Trimmed, Unreadable
 from transis.prsl.messages import BulkMessage, Message, State, encode
 from transis.prsl.outputs import Append, Bulk, Multicast, Output, Stopped
 from transis.prsl.plan import Plan
-from transis.prsl.prefix import Numbers
+from transis.prsl.prefix import Base, Numbers
 from transis.prsl.record import Record
 from transis.types.ids import ProcessId
 from transis.types.limits import PENDING_MAX
@@ -192,6 +192,8 @@ class Core:
         self.told: dict[int, int] = {}
         """What the last own action depended on, with all before it."""
         self.rejections: Counter[str] = Counter()
+        self.damaged: dict[int, ActionId] = {}
+        """Green places whose content cannot be read here (repair.py)."""
         self.find_number()
 
     def find_number(self) -> None:
@@ -233,6 +235,48 @@ class Core:
         self.journal.write(Marks(self.committed, self.attempted, self.log.green.place, self.acked, lines))
 
     # --- the log, in memory and on disk ---------------------------------------------------------------------------------
+
+    @property
+    def held_from(self) -> int:
+        """From which place on others may count on this replica's content."""
+        return max([self.log.base.place, *(place + 1 for place in self.damaged)])
+
+    def batch(self, start: int, end: int) -> list[Action]:
+        """Green actions from a place on, as many as one message may carry; none if the first cannot be read."""
+        if start in self.damaged:
+            return []
+        try:
+            return self.log.batch(start, end)
+        except Unreadable as error:
+            self.found(error)
+            return []
+
+    def digest_at(self, place: int) -> bytes | None:
+        try:
+            return self.log.digest_at(place)
+        except Unreadable as error:
+            self.found(error)
+            return None
+
+    def base_before(self, place: int, offset: int) -> Base | None:
+        try:
+            return self.log.base_before(place, offset)
+        except Unreadable as error:
+            self.found(error)
+            return None
+
+    def trim(self, base: Base) -> None:
+        self.damaged = {place: action for place, action in self.damaged.items() if place >= base.place}
+        self.log.trim(base)
+        self.journal.write(Trimmed(base))
+        self.write_marks()
+
+    def found(self, error: Unreadable) -> None:
+        """Damage on the disk. Others have the content; an order cannot be guessed."""
+        if error.action is not None:
+            self.damaged[error.place] = error.action
+        else:
+            self.stop(f"{error}: keep the directory aside, and have this replica replaced by a new one")
 
     def keep(self, action: Action) -> None:
         """Have the content, as red if it has no place. Our own comes back."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from transis.prsl.actions import KEY_SIZE, Action
 from transis.prsl.core import Core, Stage
 from transis.prsl.keys import Keys
-from transis.prsl.log import Checked, Ineffective, Opened, Snapshot, Taken, Trimmed
+from transis.prsl.log import Checked, Ineffective, Opened, Snapshot, Taken
 from transis.prsl.outputs import Effect, LeaveGroup, LoadSnapshot, MoreToDeliver, Ordered, Refused, StableTo, TakeSnapshot
 from transis.prsl.prefix import Base, Prefix, next_digest
 
@@ -60,9 +60,9 @@ class Delivery:
         if place >= log.floor.place:
             self._hand_over(log.actions(place, ready))
             self._check()
-        elif not self._waits_for_host:
+        elif not self._waits_for_host and (batch := self._core.batch(place, ready)):
             self._waits_for_host = True
-            self._hand_over(log.batch(place, ready))
+            self._hand_over(batch)
             self._core.outputs.append(MoreToDeliver())
 
     def deliver_more(self) -> None:
@@ -165,15 +165,13 @@ class Delivery:
             return
         if base.place > core.log.floor.place:
             core.journal.write(Checked(self.snapshot))
-        core.log.trim(base)
-        core.journal.write(Trimmed(base))
-        core.write_marks()
+        core.trim(base)
 
     def _base_before(self, place: int) -> Base | None:
         """The last one that is not behind the place, nor behind what the application has not acknowledged yet."""
         core, base = self._core, self.snapshot.base
         offset = core.acked if core.config.explicit_ack else base.offset
-        return base if base.place <= place and base.offset <= offset else core.log.base_before(place, offset)
+        return base if base.place <= place and base.offset <= offset else core.base_before(place, offset)
 
     def load(self, snapshot: Snapshot) -> None:
         """Another replica's snapshot takes the place of all before it. What follows stays if it begins with the same."""

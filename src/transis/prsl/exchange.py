@@ -49,7 +49,7 @@ class Exchange:
             core.attempted,
             tuple(log.ids(log.green.place, log.end)),
             ranges(log.red),
-            log.base.place,
+            core.held_from,
             core.acked,
             log.green.base(),
         )
@@ -72,10 +72,14 @@ class Exchange:
         gone = round_.members.intersection(message.processes).difference(round_.states)
         round_.members -= gone
         if me in gone:
-            self._core.round = None
-            self._core.outputs += [LeaveGroup("the others did not wait for this replica's state"), JoinGroup()]
+            self._come_back("the others did not wait for this replica's state")
             return
         self._begin_if_all(round_)
+
+    def _come_back(self, why: str) -> None:
+        if not self._core.is_stopped:
+            self._core.round = None
+            self._core.outputs += [LeaveGroup(why), JoinGroup()]
 
     def _begin_if_all(self, round_: Round) -> None:
         if round_.members == set(round_.states) and not self._somebody_is_wrong(round_):
@@ -130,7 +134,9 @@ class Exchange:
         round_.seen = Numbers(plan.green.numbers)
         round_.wanted, round_.wanted_places = set(plan.wanted), set(plan.places)
         round_.providers = [sender for sender, _ in sorted(self._ahead(round_), key=lambda pair: pair[1])]
-        self._send_places(round_, plan)
+        if not self._send_places(round_, plan):
+            self._come_back("this replica's disk is damaged: it comes back to tell that it has less")
+            return
         self._send_content(round_, plan)
         self._settle_if_done(round_)
 
@@ -138,29 +144,32 @@ class Exchange:
         """Two digests of one green place must not differ. Nothing can repair that, so whoever sees it stops."""
         core = self._core
         for state in states.values():
-            own = core.log.digest_at(state.green.place)
+            own = core.digest_at(state.green.place)
             if own is not None and own != state.green.digest:
                 core.stop(
                     f"diverged: the first {state.green.place} actions of {state.name!r} are not those of {core.config.name!r}"
                 )
                 return False
-        return True
+        return not core.is_stopped
 
     def _ahead(self, round_: Round) -> Iterator[tuple[ProcessId, int]]:
         green = self._core.log.green.place
         yield from ((sender, state.number) for sender, state in round_.states.items() if state.green.place > green)
 
-    def _send_places(self, round_: Round, plan: Plan) -> None:
-        """The places for which one replica was chosen follow each other (plan.py)."""
+    def _send_places(self, round_: Round, plan: Plan) -> bool:
+        """The places for which one replica was chosen follow each other (plan.py). False if one cannot be read here."""
         log = self._core.log
         mine = [
             place for place, number in plan.places.items() if number == self._core.number and log.base.place <= place < log.end
         ]
         place, end = min(mine, default=0), max(mine, default=-1) + 1
         while place < end:
-            batch = log.batch(place, end)
+            batch = self._core.batch(place, end)
+            if not batch:
+                return False
             self._core.send(GreenPlaces(round_.tag, place, tuple(batch)))
             place += len(batch)
+        return True
 
     def _send_content(self, round_: Round, plan: Plan) -> None:
         """Ascending by key, so that an action comes behind what it depends on, wherever the view ends (R4)."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple, Protocol
 
 from transis.prsl.actions import Action, ActionId, batches
@@ -90,14 +91,19 @@ StoreRecord = Kept | Placed | Trimmed | Taken | Checked | Ineffective | Marks
 
 
 class Unreadable(Exception):
-    """What is on the disk is not what was written. The text says which part."""
+    """What is on the disk is not what was written; the text says what. If it is only the content of an action, which others have
+    too, `place` and `action` say of which."""
+
+    def __init__(self, why: str, place: int = -1, action: ActionId | None = None) -> None:
+        super().__init__(why)
+        self.place, self.action = place, action
 
 
 class History(Protocol):
     """What is green and synced, from the base up to the newest checkpoint that was written. Raises `Unreadable`."""
 
     def actions(self, start: int, end: int) -> list[Action]:
-        """From a place on, as many as one message may carry."""
+        """From a place on, as many as one message may carry and can be read; at least one."""
 
     def digest_at(self, place: int) -> bytes:
         """The digest of the order up to a place."""
@@ -177,8 +183,10 @@ class Stored:
 
     def actions(self, start: int, end: int) -> list[Action]:
         assert self.base.place <= start < end <= self.end
-        places = self.order[start - self.base.place : min(end, start + RETRANSMITTED_MAX) - self.base.place]
-        return next(batches([self.content[one] for one in places]))
+        ids = self.order[start - self.base.place : min(end, start + RETRANSMITTED_MAX) - self.base.place]
+        if ids[0] not in self.content:
+            raise Unreadable(f"the content of place {start} is missing", start, ids[0])
+        return next(batches([self.content[one] for one in takewhile(self.content.__contains__, ids)]))
 
     def digest_at(self, place: int) -> bytes:
         digest = self.base.digest

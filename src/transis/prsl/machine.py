@@ -19,7 +19,7 @@ from transis.prsl.core import Config, Core, Round, Stage
 from transis.prsl.corel import Corel
 from transis.prsl.delivery import Delivery
 from transis.prsl.exchange import Exchange
-from transis.prsl.log import Kept, Opened, Snapshot
+from transis.prsl.log import Kept, Opened, Snapshot, Unreadable
 from transis.prsl.messages import (
     Ack,
     Attempt,
@@ -36,6 +36,7 @@ from transis.prsl.messages import (
 from transis.prsl.outputs import Accepted, JoinGroup, LeaveGroup, Output
 from transis.prsl.prefix import Base, beginning
 from transis.prsl.record import Change, Entry, Record, What, configurations, encode_change, fold, founders
+from transis.prsl.repair import Repair
 from transis.types.errors import Rejection
 from transis.types.ids import ProcessId
 from transis.types.limits import ACTION_BYTES_MAX, ACTION_MESSAGES_MAX, MESSAGE_MAX
@@ -84,6 +85,7 @@ class Machine:
         self._delivery = Delivery(self._core, opened)
         self._exchange = Exchange(self._core, self._settle)
         self._corel = Corel(self._core, self._exchange, self._delivery.deliver)
+        self._repair = Repair(self._core)
         self._catchup = CatchUp(self._core, self._delivery, self._corel.complete)
         self._me: ProcessId | None = None
         self._posted: dict[int, int] = {}
@@ -170,7 +172,8 @@ class Machine:
         if isinstance(message, Rejection):
             self._core.rejections[message.field] += 1
         elif not self._core.is_stopped:
-            self._catchup.bulk(sender, message)
+            if not self._repair.heard(sender, message):
+                self._catchup.bulk(sender, message)
             self._finish()
 
     def bring_up(self, provider: ProcessId) -> None:
@@ -188,6 +191,11 @@ class Machine:
         self._delivery.deliver()
         if core.round is not None:
             self._corel.synced(core.round)
+        self._finish()
+
+    def damaged(self, error: Unreadable) -> None:
+        """The host looked through the log, and found this."""
+        self._core.found(error)
         self._finish()
 
     def hung(self, is_hung: bool) -> None:
@@ -345,9 +353,10 @@ class Machine:
         log = self._core.log
         reds = sorted((log.content[action] for action in log.red), key=lambda action: action.sort_key)
         start, known = max(self._delivery.prefix.place, log.base.place), list[Action]()
-        while start + len(known) < log.floor.place:
-            known += log.batch(start + len(known), log.floor.place)
-        return known + log.actions(start + len(known), log.end) + reds
+        while start < log.floor.place and (batch := self._core.batch(start, log.floor.place)):
+            known += batch
+            start += len(batch)
+        return known + log.actions(max(start, log.floor.place), log.end) + reds
 
     def status(self) -> Status:
         core, log, round_ = self._core, self._core.log, self._core.round
@@ -380,6 +389,7 @@ class Machine:
         """What was written becomes one transaction; what waits for nothing is done at once, and may write again."""
         core = self._core
         self._delivery.stop_if_free()
+        self._repair.ask()
         while True:
             append = core.journal.close(core.log.end)
             if append is not None:

@@ -7,7 +7,7 @@ checked when they are read.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -30,15 +30,18 @@ def placed(row: Row) -> tuple[int, int, Action, bytes]:
     many = len(schema.PLACE_COLUMNS)
     place, offset, action_id, digest = schema.place_of(row[:many])
     if row[many] is None:
-        raise Damaged(f"the content of action {action_id} at place {place} is missing")
-    return place, offset, schema.action_of(row[many:]), digest
+        raise Damaged(f"the content of action {action_id} at place {place} is missing", place, action_id)
+    try:
+        return place, offset, schema.action_of(row[many:]), digest
+    except Damaged as error:
+        raise Damaged(f"{error}, at place {place}", place, action_id) from error
 
 
 class DiskHistory:
     """What is green, from the disk. A connection of its own, which waits for nobody who writes."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+        self._database = schema.connect(path, "mode=ro")
 
     def actions(self, start: int, end: int) -> list[Action]:
         try:
@@ -48,15 +51,13 @@ class DiskHistory:
 
     def _batch(self, start: int, end: int) -> list[Action]:
         found: list[Action] = []
-        size = 0
         query = f"{IN_ORDER} where p.place >= ? and p.place < ? order by p.place"
         with closing(self._database.execute(query, (start, end))) as rows:
-            for row in rows:
-                place, _, action, _ = placed(row)
-                size += action.size
-                if place != start + len(found) or (found and size > ACTION_BYTES_MAX):
-                    break
-                found.append(action)
+            try:
+                found.extend(_as_many_as_fit(start, rows))
+            except Unreadable:
+                if not found:
+                    raise
         if not found:
             raise Damaged(f"place {start} of the order is missing")
         return found
@@ -81,6 +82,17 @@ class DiskHistory:
 
     def close(self) -> None:
         self._database.close()
+
+
+def _as_many_as_fit(place: int, rows: Iterable[Row]) -> Iterator[Action]:
+    size = 0
+    for row in rows:
+        found, _, action, _ = placed(row)
+        size += action.size
+        if found != place or (size > action.size and size > ACTION_BYTES_MAX):
+            return
+        yield action
+        place += 1
 
 
 # --- opening ------------------------------------------------------------------------------------------------------------

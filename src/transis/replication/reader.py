@@ -252,7 +252,7 @@ def _looking(directory: Path, look: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def _look(path: Path, look: Callable[[sqlite3.Connection], T], how: str) -> T:
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True, isolation_level=None)) as database:
+    with closing(schema.connect(path, f"mode=ro{how}")) as database:
         database.execute("begin")
         _require_version(path, database)
         return look(database)

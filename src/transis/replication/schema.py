@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
@@ -119,6 +120,13 @@ def place_of(row: Row) -> tuple[int, int, ActionId, bytes]:
         raise Damaged(f"place {row[0]} of the order is damaged")
     place, offset, creator, lane, number, digest = fields
     return place, offset, ActionId(creator, Lane(lane), number), digest
+
+
+def connect(path: Path, how: str) -> sqlite3.Connection:
+    """Text that is damaged becomes other text, which its checksum tells."""
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False)
+    database.text_factory = lambda text: text.decode("utf-8", "replace")
+    return database
 
 
 # --- what is kept by a name ---------------------------------------------------------------------------------------------

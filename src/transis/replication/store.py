@@ -66,7 +66,7 @@ class Store:
     def _open(self, group: str, name: str, founders: Sequence[str], identity: bytes) -> sqlite3.Connection:
         path = self.path / LOG
         is_new = not path.exists()
-        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        database = schema.connect(path, "mode=rwc")
         self._held.callback(database.close)
         database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = full")
