@@ -81,6 +81,17 @@ def test_a_flood_of_each_kind_is_measured_and_ends_nobody(engine: str) -> None:
         assert found["ended"] == []
 
 
+def test_replicas_order_and_sync_beside_the_disk(engine: str) -> None:
+    figures = run("replicate", "--replicas", "2", "--size", "64", "--seconds", "2", "--no-peers", "--engine", engine)
+    found = figures["sizes"]["64"]
+    for load in ("full", "paced"):
+        assert found[load]["msgs_per_s"] > 0
+        assert 0 < found[load]["p50_ms"] <= found[load]["p99_ms"]
+    assert found["full"]["written_per_byte"] >= 2  # Each of the two writes everything.
+    assert found["disk"]["msgs_per_s"] > 0
+    assert found["peers"] == []
+
+
 def test_failover_splits_each_kill(engine: str) -> None:
     figures = run("failover", "--nodes", "3", "--kills", "2", "--engine", engine)
     for load in ("idle", "loaded"):

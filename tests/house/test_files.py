@@ -15,6 +15,7 @@ PATHS = {"rename", "replace"}
 EXCUSED = {
     "archive/directory.py": "its locks are looked at by others, who create nothing; its names are its log",
     "archive/publish.py": "what was written aside is renamed only if its size is right",
+    "bench/replicate.py": "it measures what a bare sync costs",
     "cli/local_cluster.py": "the lock lives as long as the process",
     "net/state.py": "the lock lives as long as the node; a key is created, never replaced",
 }

@@ -70,7 +70,7 @@ OF_OTHERS: dict[str, set[str]] = {
     "audit": SPARK,
     "sim": CORE | {"typer", "rich", "pyarrow"},
     "testing": CORE | {"pytest", "hypothesis"},
-    "bench": CORE | {"typer", "rich"},
+    "bench": CORE | {"typer", "rich", "pysyncobj"},
     "cli": CORE | {"typer", "rich", "pyarrow"},
 }
 

@@ -31,7 +31,7 @@ bench = typer.Typer(
     no_args_is_help=True,
     epilog=BENCH_EXAMPLES,
     rich_markup_mode="rich",
-    help="Measure throughput, failover, idle costs, floods, the flight recorder and both engines side by side on this machine.",
+    help="Measure throughput, failover, idle costs, floods, replicas, the flight recorder and both engines on this machine.",
 )
 
 THROUGHPUT_EXAMPLES = """Examples:
@@ -219,6 +219,66 @@ def _flood_table(kinds: Mapping[str, Mapping[str, Any]]) -> Table:
         )
         table.add_row(name, *map(_words, figures))
     return table
+
+
+REPLICATE_EXAMPLES = """Examples:
+  transis bench replicate
+  transis bench replicate --replicas 5 --size 1000 --no-peers --json
+  transis bench replicate --directory /var/lib [dim]# on the disk that replicas will have[/dim]
+"""
+
+
+@bench.command(epilog=REPLICATE_EXAMPLES)
+def replicate(
+    replicas: Annotated[int, typer.Option(help=f"Replicas, each a process with a node of its own (1 to {NODES_MAX}).")] = 3,
+    size: Annotated[str, typer.Option(metavar="N,N...", help="Sizes of messages, in bytes.")] = "64,1000",
+    seconds: Annotated[float, typer.Option(help="How long to measure each load, after a second to warm up.")] = 3.0,
+    engine: EngineOption = ENGINES[0],
+    directory: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the logs below this directory while it runs.")
+    ] = None,
+    peers: Annotated[
+        bool, typer.Option(help="Measure JetStream (nats-server) and PySyncObj, too, if they are installed.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the messages a second that replicas order and sync at a majority, beside the disk's own limit and other systems."""
+    _check("--replicas", replicas, 1, NODES_MAX)
+    sizes = _whole_numbers("--size", size, 0, 1 << 18)
+    _check("--seconds", seconds, 0.1, 3600)
+    orders = one_of("--engine", engine, ENGINES)
+    if directory is not None and not directory.is_dir():
+        raise wrong("--directory", str(directory), "must be a directory that exists")
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from transis.bench.replicate import ReplicateRequest, measure_replicate
+
+        return measure_replicate(ReplicateRequest(replicas, sizes, seconds, orders, peers, directory), say)
+
+    figures = _carry_out("replicate", measure)
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        stdout().print(_replicate_table(figures))
+
+
+def _replicate_table(figures: Mapping[str, Any]) -> Table:
+    """For each size a row for us, one for the disk, and one for each other system."""
+    table = plain_table("bytes", "", "messages/s", "p50, ms", "p99, ms", "at 1,000/s: p50, ms", "p99, ms", "we are")
+    for size, found in figures["sizes"].items():
+        full, paced, disk = found["full"], found["paced"], found["disk"]
+        rows = [("transis", full, paced, "")]
+        rows += [(one["peer"], one.get("full", {}), one.get("paced", {}), _times(one)) for one in found["peers"]]
+        for name, fast, slow, ratio in rows:
+            words = [_words(part.get(key, "")) for part, key in ((fast, "msgs_per_s"), (fast, "p50_ms"), (fast, "p99_ms"))]
+            table.add_row(size, name, *words, _words(slow.get("p50_ms", "")), _words(slow.get("p99_ms", "")), ratio)
+        syncs = (_words(disk["sync_p50_ms"]), _words(disk["sync_p99_ms"]))
+        table.add_row(size, "the disk alone", _words(disk["msgs_per_s"]), "", "", *syncs, f"{found['part_of_disk']:g} x")
+    return table
+
+
+def _times(peer: Mapping[str, Any]) -> str:
+    return peer["failed"] if "failed" in peer else f"{peer['ratio']:g} x"
 
 
 ENGINES_EXAMPLES = """Examples:

@@ -17,8 +17,6 @@ import statistics
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Condition
@@ -28,8 +26,8 @@ from typing import Any, Final, NamedTuple
 from transis.bench.machines import LOOPBACK, BenchError, Workers, next_order, open_orders, report, run_process
 
 COPIES: Final = 3
-WINDOW: Final = 4000
-"""Messages of one client that wait for their acknowledgement; what JetStream's own clients allow."""
+WINDOW: Final = 16_384
+"""Messages of one client that may wait for their acknowledgement."""
 WARM_UP_S: Final = 1.0
 START_S: Final = 20.0
 ANSWER_S: Final = 2.0
@@ -42,12 +40,17 @@ class Load(NamedTuple):
     size: int
     seconds: float
     rate: float = 0.0
+    window: int = WINDOW
 
 
 def peers_here() -> list[str]:
     """The names of those that can be measured here, each with and without what makes it safer."""
     found = ["jetstream", "jetstream synced"] if shutil.which("nats-server") else []
-    return found + (["pysyncobj", "pysyncobj journal"] if find_spec("pysyncobj") else [])
+    try:
+        import pysyncobj  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError:
+        return found
+    return [*found, "pysyncobj", "pysyncobj journal"]
 
 
 def measure_peer(name: str, load: Load) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def measure_peer(name: str, load: Load) -> dict[str, Any]:
     with TemporaryDirectory(prefix="transis-bench-") as directory:
         measure = _jetstream if kind == "jetstream" else _pysyncobj
         acks = asyncio.run(measure(Path(directory), load, bool(variant)))
-    return {"peer": name} | summary(acks, load.seconds)
+    return summary(acks, load.seconds)
 
 
 class Acks(NamedTuple):
@@ -90,12 +93,12 @@ class Meter:
     def __init__(self, load: Load) -> None:
         self._begin = perf_counter() + WARM_UP_S
         self.end = self._begin + load.seconds
-        self.count = 0
+        self.messages = 0
         self.latencies: list[float] = []
 
-    def acknowledged(self, sent: float, now: float) -> None:
+    def acknowledged(self, sent: float, now: float, messages: int = 1) -> None:
         if self._begin <= now < self.end:
-            self.count += 1
+            self.messages += messages
             if sent >= self._begin:
                 self.latencies.append(now - sent)
 
@@ -212,7 +215,7 @@ class _NatsClient(asyncio.Protocol):
         meter = self._meter = Meter(load)
         payload, started = bytes(load.size), perf_counter()
         while not meter.is_over:
-            room = WINDOW - len(self._sent)
+            room = load.window - len(self._sent)
             if load.rate:
                 due = int((perf_counter() - started) * load.rate / COPIES)
                 room = min(room, due - self._number)
@@ -221,7 +224,7 @@ class _NatsClient(asyncio.Protocol):
                 await asyncio.sleep(0)
             else:
                 await self._pause(load)
-        return Acks(meter.count, meter.latencies)
+        return Acks(meter.messages, meter.latencies)
 
     async def _pause(self, load: Load) -> None:
         """Until something is acknowledged, or the next one is due."""
@@ -261,12 +264,13 @@ async def _pysyncobj(directory: Path, load: Load, journal: bool) -> list[Acks]:
 
 
 async def _member() -> None:
+    import pysyncobj
+
     orders = await open_orders()
     order = await next_order(orders)
     load = Load(order["size"], order["seconds"], order["rate"])
-    pysyncobj = import_module("pysyncobj")
 
-    class Register(pysyncobj.SyncObj):  # type: ignore[misc,name-defined]
+    class Register(pysyncobj.SyncObj):  # type: ignore[misc]
         @pysyncobj.replicated  # type: ignore[untyped-decorator]
         def put(self, data: bytes) -> None:
             self.last = data
@@ -277,7 +281,7 @@ async def _member() -> None:
     report({"ready": True})
     await next_order(orders)
     meter = await asyncio.to_thread(_post, member, load)
-    report({"acks": [meter.count, meter.latencies]})
+    report({"acks": [meter.messages, meter.latencies]})
 
 
 def _post(member: Any, load: Load) -> Meter:
@@ -295,7 +299,7 @@ def _post(member: Any, load: Load) -> Meter:
     while not meter.is_over:
         with changed:
             is_due = not load.rate or number < (perf_counter() - started) * load.rate / COPIES
-            if len(waiting) >= WINDOW:
+            if len(waiting) >= load.window:
                 changed.wait(0.01)
                 continue
             if is_due:
