@@ -99,6 +99,18 @@ def table(headings: Iterable[str], rows: Iterable[str], **attributes: object) ->
     return tag("div", tag("table", tag("thead", table_row(heads)), tag("tbody", *rows), **attributes), class_="scroll")
 
 
+def word_table(headings: Sequence[str], rows: Iterable[Sequence[str]], **attributes: object) -> str:
+    """The same with rows of words. The first column names its row, unless it has numbers."""
+    kinds = [{"class_": "n"} if name.startswith("#") else {} for name in headings]
+    first = {} if headings[0].startswith("#") else {"scope": "row"}
+
+    def row(values: Sequence[str]) -> str:
+        cells = [words("td", value, **kind) for value, kind in zip(values[1:], kinds[1:], strict=True)]
+        return table_row([words("th" if first else "td", values[0], **first, **kinds[0]), *cells])
+
+    return table(headings, map(row, rows), **attributes)
+
+
 def folded(summary: str, *content: str, is_open: bool = False, **attributes: object) -> str:
     """Content behind a summary (markup) that opens by pointer or keyboard."""
     return tag("details", tag("summary", summary), *content, open="" if is_open else None, **attributes)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from transis.audit.draw.spacetime import hatching
-from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, style, table, table_row, tag, words
+from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, style, tag, word_table, words
 from transis.audit.report.charts import Chart, embedded, figures_charts
 from transis.audit.report.content import ChangeRow, Computed, Content, RunRow
 from transis.audit.report.runs import RUNS_DRAWN, RowsOfRun, chart_markup, run_section, runs_with_rows
@@ -72,27 +72,21 @@ def size(count: int) -> str:
 def _steps(computed: Computed) -> str:
     if not computed.steps:
         return ""
-    rows = (table_row([words("td", what), words("td", f"{seconds:.1f} s", class_="n")]) for what, seconds in computed.steps)
-    return table(["step", "#took"], rows)
+    return word_table(["step", "#took"], [(what, f"{seconds:.1f} s") for what, seconds in computed.steps])
 
 
 def _runs(content: Content) -> str:
     rows = [
-        table_row(
-            [
-                words("th", run.name, scope="row"),
-                *(words("td", value) for value in (run.cluster, run.engine, run.mode, run.seed, ", ".join(run.builds))),
-                *(words("td", f"{count:,}", class_="n") for count in (run.nodes, run.files)),
-                words("td", size(run.bytes), class_="n"),
-                words("td", "yes" if run.closed else "no"),
-            ]
+        (
+            *(run.name, run.cluster, run.engine, run.mode, run.seed, ", ".join(run.builds)),
+            *(f"{run.nodes:,}", f"{run.files:,}", size(run.bytes), "yes" if run.closed else "no"),
         )
         for run in sorted(content.runs, key=lambda run: (run.cluster, run.name))[:RUNS_LISTED]
     ]
     headings = ["run", "cluster", "engine", "mode", "seed", "builds", "#nodes", "#files", "#size", "came to rest"]
     more = len(content.runs) - RUNS_LISTED
     rest = words("p", f"{more:,} more runs are not listed.", class_="note") if more > 0 else ""
-    return folded(escaped(f"Runs ({len(content.runs):,})"), table(headings, rows), rest, class_="apart")
+    return folded(escaped(f"Runs ({len(content.runs):,})"), word_table(headings, rows), rest, class_="apart")
 
 
 def _inputs(content: Content) -> str:
@@ -100,10 +94,8 @@ def _inputs(content: Content) -> str:
     digests = sorted({(one.run, one.inputs) for one in content.verdicts if one.inputs})
     if not digests:
         return ""
-    rows = (table_row([words("th", run, scope="row"), tag("td", words("code", digest))]) for run, digest in digests[:RUNS_LISTED])
-    return folded(
-        escaped(f"Digests of the inputs of the verdicts ({len(digests):,})"), table(["run", "digest"], rows), class_="apart"
-    )
+    summary = escaped(f"Digests of the inputs of the verdicts ({len(digests):,})")
+    return folded(summary, word_table(["run", "digest"], digests[:RUNS_LISTED]), class_="apart")
 
 
 # --- style ------------------------------------------------------------------------------------------------------------
@@ -319,23 +311,14 @@ def _measures_section(content: Content, figures: dict[str, Chart]) -> str:
     parts = [chart_markup(name, chart) for name, chart in figures.items()]
     if content.changes:
         ordered = sorted(content.changes, key=lambda one: (one.what, one.before_build, one.after_build))
-        parts.append(table(["measure", "before", "#", "after", "#", "#change"], map(_change, ordered)))
+        parts.append(word_table(["measure", "before", "#", "after", "#", "#change"], map(_change, ordered)))
     return tag("section", words("h2", "Runs and builds compared"), *parts, id="measures")
 
 
-def _change(one: ChangeRow) -> str:
+def _change(one: ChangeRow) -> tuple[str, ...]:
     share = f"{(one.after - one.before) / one.before:+.1%}" if one.before and one.after is not None else ""
     before, after = ("" if value is None else f"{value:,.6g} {one.unit}" for value in (one.before, one.after))
-    return table_row(
-        [
-            words("th", one.what, scope="row"),
-            words("td", one.before_build),
-            words("td", before, class_="n"),
-            words("td", one.after_build),
-            words("td", after, class_="n"),
-            words("td", share, class_="n"),
-        ]
-    )
+    return one.what, one.before_build, before, one.after_build, after, share
 
 
 def _chart_data(charts: dict[str, Chart]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from transis.audit.draw.spacetime import draw_inline
-from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
+from transis.audit.draw.svg import clock, escaped, folded, tag, word_table, words
 from transis.audit.report.charts import Chart, group_chart, latency_chart, ring_charts, throughput_chart
 from transis.audit.report.content import (
     ChangeRow,
@@ -155,19 +155,12 @@ def _views(found: RowsOfRun) -> Iterator[str]:
 
 
 def _fault_list(faults: Sequence[ReportedFault], start_us: int) -> str:
-    rows = (
-        table_row(
-            [
-                words("td", clock(fault.time_us - start_us), class_="n"),
-                words("td", fault.what),
-                words("td", ", ".join(fault.nodes)),
-            ]
-        )
-        for fault in faults[:FAULTS_LISTED]
-    )
+    rows = ((clock(fault.time_us - start_us), fault.what, ", ".join(fault.nodes)) for fault in faults[:FAULTS_LISTED])
     more = len(faults) - FAULTS_LISTED
     rest = words("p", f"{more:,} more are not listed.", class_="note") if more > 0 else ""
-    return folded(escaped(f"What was done ({len(faults):,})"), table(["#time", "fault", "seen by"], rows), rest, class_="apart")
+    return folded(
+        escaped(f"What was done ({len(faults):,})"), word_table(["#time", "fault", "seen by"], rows), rest, class_="apart"
+    )
 
 
 def _latency_table(rows: Sequence[LatencyRow]) -> str:
@@ -181,29 +174,26 @@ def _latency_table(rows: Sequence[LatencyRow]) -> str:
         times = [_time(value) for value in percentiles(bars, (*SHARES, 1.0))]
         doubts = [one.uncertainty_us for one in bars if one.uncertainty_us is not None]
         doubt = f"± {_time(max(doubts))}" if doubts else "not known"
-        numbers = (f"{sum(one.count for one in bars):,}", *times, doubt)
-        lines.append(table_row([words("th", service, scope="row"), *(words("td", value, class_="n") for value in numbers)]))
+        lines.append((service, f"{sum(one.count for one in bars):,}", *times, doubt))
     headings = ["service", "#deliveries", *(f"#p{share * 100:g}" for share in SHARES), "#at most", "#clocks"]
-    return table(headings, lines)
+    return word_table(headings, lines)
 
 
 def _clock_table(clocks: Sequence[ClockRow]) -> str:
     """The last estimate for each node; latencies between nodes are only as good as these."""
     last = {one.node: one for one in clocks}
     rows = (
-        table_row(
-            [
-                words("th", one.node, scope="row"),
-                words("td", f"{one.offset_us / 1000:+,.3f} ms", class_="n"),
-                words("td", "not known" if one.uncertainty_us is None else f"± {one.uncertainty_us / 1000:,.3f} ms", class_="n"),
-                words("td", "" if one.drift_ppm is None else f"{one.drift_ppm:+.2f} ppm", class_="n"),
-                words("td", one.reference),
-            ]
+        (
+            one.node,
+            f"{one.offset_us / 1000:+,.3f} ms",
+            "not known" if one.uncertainty_us is None else f"± {one.uncertainty_us / 1000:,.3f} ms",
+            "" if one.drift_ppm is None else f"{one.drift_ppm:+.2f} ppm",
+            one.reference,
         )
         for one in last.values()
     )
     headings = ["node", "#its clock is ahead by", "#uncertainty", "#drift", "of the clock of"]
-    return folded(escaped(f"Clocks, as estimated ({len(last):,})"), table(headings, rows), class_="apart") if last else ""
+    return folded(escaped(f"Clocks, as estimated ({len(last):,})"), word_table(headings, rows), class_="apart") if last else ""
 
 
 def _incidents(incidents: Sequence[IncidentRow], start_us: int) -> str:
@@ -216,21 +206,19 @@ def _incidents(incidents: Sequence[IncidentRow], start_us: int) -> str:
     rows = (_incident(one, start_us) for one in incidents[:INCIDENTS_LISTED])
     more = len(incidents) - INCIDENTS_LISTED
     rest = words("p", f"{more:,} more are not listed.", class_="note") if more > 0 else ""
-    return words("h4", f"Incidents: {len(incidents):,} changes of view") + table(headings, rows, class_="incidents") + rest
+    return words("h4", f"Incidents: {len(incidents):,} changes of view") + word_table(headings, rows, class_="incidents") + rest
 
 
-def _incident(one: IncidentRow, start_us: int) -> str:
+def _incident(one: IncidentRow, start_us: int) -> list[str]:
     groups = ", ".join(f"{group} {_time(blackout_us)}" for group, blackout_us in one.groups)
-    return table_row(
-        [
-            words("td", clock(one.start_us - start_us), class_="n"),
-            words("td", one.cause),
-            *(words("td", ", ".join(names)) for names in (one.old, one.new, one.lost, one.joined)),
-            *(words("td", _time(value), class_="n") for value in (one.detection_us, one.duration_us, one.blackout_us)),
-            words("td", groups),
-            words("td", f"{one.one_sided:,}" if one.one_sided else "", class_="n"),
-        ]
-    )
+    return [
+        clock(one.start_us - start_us),
+        one.cause,
+        *(", ".join(names) for names in (one.old, one.new, one.lost, one.joined)),
+        *map(_time, (one.detection_us, one.duration_us, one.blackout_us)),
+        groups,
+        f"{one.one_sided:,}" if one.one_sided else "",
+    ]
 
 
 def _time(value_us: float | None) -> str:
