@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +20,8 @@ from transis.types.errors import TransisError
 PATHS: Final = ("embedded", "session")
 NODES_MAX: Final = 64
 LOST: Final = 1
+
+R = TypeVar("R")
 
 BENCH_EXAMPLES = """Examples:
   transis bench throughput --nodes 4 --size 64
@@ -69,13 +71,10 @@ def throughput(
     _check("--seconds", seconds, 0.1, 3600)
     _check("--rate", rate, 0, 1e9)
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import ThroughputRequest, measure_throughput
+    from transis.bench.throughput import ThroughputRequest, measure_throughput
 
-        request = ThroughputRequest(nodes, size, service, path, seconds, lan, sealed, how, orders, rate)
-        return measure_throughput(request, say)
-
-    figures = _carry_out("throughput", measure)
+    request = ThroughputRequest(nodes, size, service, path, seconds, lan, sealed, how, orders, rate)
+    figures = _carry_out("throughput", measure_throughput, request)
     _show(figures, as_json)
     if figures["lost"]:
         raise typer.Exit(LOST)
@@ -101,12 +100,9 @@ def failover(
     _check("--kills", kills, 1, 10_000)
     orders = one_of("--engine", engine, ENGINES)
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.failover import FailoverRequest, measure_failover
+    from transis.bench.failover import FailoverRequest, measure_failover
 
-        return measure_failover(FailoverRequest(nodes, kills, timeouts, orders), say)
-
-    _show(_carry_out("failover", measure), as_json)
+    _show(_carry_out("failover", measure_failover, FailoverRequest(nodes, kills, timeouts, orders)), as_json)
 
 
 IDLE_EXAMPLES = """Examples:
@@ -127,12 +123,9 @@ def idle(
     _check("--seconds", seconds, 0.1, 3600)
     orders = one_of("--engine", engine, ENGINES)
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import IdleRequest, measure_idle
+    from transis.bench.throughput import IdleRequest, measure_idle
 
-        return measure_idle(IdleRequest(nodes, seconds, orders), say)
-
-    _show(_carry_out("idle", measure), as_json)
+    _show(_carry_out("idle", measure_idle, IdleRequest(nodes, seconds, orders)), as_json)
 
 
 FLIGHT_EXAMPLES = """Examples:
@@ -159,12 +152,9 @@ def flight(
     _check("--rounds", rounds, 1, 1000)
     _check("--seconds", seconds, 0.1, 3600)
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import FlightRequest, measure_flight
+    from transis.bench.throughput import FlightRequest, measure_flight
 
-        return measure_flight(FlightRequest(nodes, sizes, rounds, seconds, orders, path), say)
-
-    figures = _carry_out("flight", measure)
+    figures = _carry_out("flight", measure_flight, FlightRequest(nodes, sizes, rounds, seconds, orders, path))
     _show(figures, as_json)
     if any(one["lost"] for one in figures["sizes"].values()):
         raise typer.Exit(LOST)
@@ -191,12 +181,9 @@ def flood(
     _check("--seconds", seconds, 0.1, 3600)
     orders = one_of("--engine", engine, ENGINES)
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.flood import FloodRequest, measure_flood
+    from transis.bench.flood import FloodRequest, measure_flood
 
-        return measure_flood(FloodRequest(nodes, seconds, sessions, orders), say)
-
-    figures = _carry_out("flood", measure)
+    figures = _carry_out("flood", measure_flood, FloodRequest(nodes, seconds, sessions, orders))
     if as_json:
         print(json.dumps(figures))
     else:
@@ -307,20 +294,14 @@ def engines(
     picture_file(out, "--out", (".svg",))
     contestants = ("totem", "lansis", "lansis toto") if toto else ("totem", "lansis")
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.engines import EnginesRequest, measure_engines
+    from transis.bench.engines import EnginesRequest, draw_engines, measure_engines
 
-        request = EnginesRequest(counts, losses, size, seconds, kills, contestants)
-        return measure_engines(request, say)
-
-    figures = _carry_out("engines", measure)
+    figures = _carry_out("engines", measure_engines, EnginesRequest(counts, losses, size, seconds, kills, contestants))
     if as_json:
         print(json.dumps(figures))
     else:
         _show_engines(figures, contestants)
     if out is not None:
-        from transis.bench.engines import draw_engines
-
         out.write_text(draw_engines(figures), encoding="utf-8")
 
 
@@ -377,7 +358,7 @@ def _check(option: str, given: float, low: float, high: float) -> None:
         raise wrong(option, f"{given:.10g}", f"must be {low:.10g} to {high:.10g}")
 
 
-def _carry_out(name: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
+def _carry_out(name: str, measure: Callable[[R, Callable[[str], None]], dict[str, Any]], request: R) -> dict[str, Any]:
     """Measure, with progress on stderr. Ctrl-C ends all processes, and then this command."""
     console = Console(stderr=True, highlight=False, markup=False)
     try:
@@ -388,7 +369,7 @@ def _carry_out(name: str, measure: Callable[[Callable[[str], None]], dict[str, A
                 if not console.is_terminal:
                     console.print(f"transis bench {name}: {words}", soft_wrap=True)
 
-            return measure(say)
+            return measure(request, say)
     except KeyboardInterrupt:
         console.print(f"transis bench {name}: interrupted; its processes were ended")
         raise typer.Exit(INTERRUPTED) from None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -120,8 +119,7 @@ async def _start(request: ThroughputRequest, site: Site, workers: Workers, name:
         await daemon.hear("ready")
     speaker = await workers.start(f"program {name}", "transis.bench.workers", prefix=site.prefix(name))
     job = ProgramSpec(
-        name=name,
-        parent=os.getpid(),
+        **site.place(name),
         nodes=request.nodes,
         size=request.size,
         service=request.service,
@@ -129,16 +127,11 @@ async def _start(request: ThroughputRequest, site: Site, workers: Workers, name:
         warm_up=WARM_UP_S,
         rate=request.rate,
         socket=site.socket(name) if daemon is not None else "",
-        cluster=site.cluster,
         key=site.key.hex() if site.key is not None else "",
         interface=site.interface(name),
         transport=site.transport,
-        group=site.group,
-        group_port=site.group_port,
         port=site.port(name),
-        seeds=site.seeds,
-        state=site.state(name),
-        engine=site.engine,
+        seeds=tuple(site.seeds),
         flight=request.flight,
         timed=request.timed,
     )

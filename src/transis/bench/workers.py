@@ -45,7 +45,7 @@ from transis.net.transport import Group as MulticastGroup
 from transis.net.transport import MulticastTransport, StatisticsDict
 from transis.settings.resolve import resolve
 from transis.trace.flight import Flight, Tidier
-from transis.types.config import EngineName, Order, TransportName
+from transis.types.config import Order, TransportName
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import Configure, Delivered, NodeOutput, Note, Observer, Port
 from transis.wire.envelope import Arrival, apart
@@ -56,11 +56,9 @@ TICK_S: Final = 0.001
 # --- what to be -----------------------------------------------------------------------------------------------------------
 
 
-class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
+class ProgramSpec(NodePlace, kw_only=True, tag=True):
     """What one program shall do. With a `socket` it is a client there, otherwise it embeds a node."""
 
-    name: str
-    parent: int
     nodes: int
     size: int
     service: str
@@ -68,16 +66,11 @@ class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
     warm_up: float
     rate: float = 0.0
     socket: str = ""
-    cluster: str = ""
     key: str = ""
     interface: str = "127.0.0.1"
     transport: TransportName = "multicast"
-    group: str = ""
-    group_port: int = 0
     port: int = 0
-    seeds: list[str] = []
-    state: str = ""
-    engine: EngineName = "totem"
+    seeds: tuple[str, ...] = ()
     flight: bool = True
     timed: bool = False
     """Report how much of the processor time the flight recorder takes; for a program that embeds its node."""
