@@ -22,8 +22,7 @@ from rich.console import Console
 from transis.audit.guarantees import ALL_MEANINGS
 from transis.audit.guarantees.property import BROKEN
 from transis.audit.words import COLOURS
-from transis.cli.admin import unable
-from transis.cli.options import local_directory, plain_table, printable, say, stdout, wrong
+from transis.cli.options import local_directory, plain_table, printable, say, stdout, unable, wrong
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import PipelineError, TransisError
 

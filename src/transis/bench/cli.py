@@ -12,14 +12,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.cli.admin import INTERRUPTED, JsonOption, unable
-from transis.cli.options import SERVICES, EngineOption, choice, one_of, picture_file, plain_table, stdout, wrong
+from transis.cli.admin import JsonOption
+from transis.cli.options import (
+    INTERRUPTED,
+    PROBLEM,
+    SERVICES,
+    EngineOption,
+    choice,
+    one_of,
+    picture_file,
+    plain_table,
+    stdout,
+    unable,
+    wrong,
+)
 from transis.types.config import ENGINES, PROFILE_NAMES, TRANSPORTS
 from transis.types.errors import TransisError
 
 PATHS: Final = ("embedded", "session")
 NODES_MAX: Final = 64
-LOST: Final = 1
 
 R = TypeVar("R")
 
@@ -77,7 +88,7 @@ def throughput(
     figures = _carry_out("throughput", measure_throughput, request)
     _show(figures, as_json)
     if figures["lost"]:
-        raise typer.Exit(LOST)
+        raise typer.Exit(PROBLEM)
 
 
 FAILOVER_EXAMPLES = """Examples:
@@ -157,7 +168,7 @@ def flight(
     figures = _carry_out("flight", measure_flight, FlightRequest(nodes, sizes, rounds, seconds, orders, path))
     _show(figures, as_json)
     if any(one["lost"] for one in figures["sizes"].values()):
-        raise typer.Exit(LOST)
+        raise typer.Exit(PROBLEM)
 
 
 FLOOD_EXAMPLES = """Examples:

@@ -21,16 +21,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.cli.options import counted, plain_table, stdout
-from transis.types.errors import ConnectError, TransisError, plainly
+from transis.cli.options import PROBLEM, counted, plain_table, stdout, unable
+from transis.types.errors import ConnectError, TransisError
 from transis.types.ids import Service
 from transis.types.paths import ADMIN_VARIABLE, admin_beside, find_socket, socket_candidates
 
 # --- asking -----------------------------------------------------------------------------------------------------------
 
-UNABLE: Final = 2
-INTERRUPTED: Final = 130
-"""Exit codes."""
 ANSWER_PATIENCE_S: Final = 10.0
 """A healthy daemon answers at once; after this long it is stuck or stopped."""
 ANSWER_MAX: Final = 64 * 1024 * 1024
@@ -131,12 +128,6 @@ def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
     if forbidden:
         remedy = "run this as the user of the daemon, or as root"
     raise ConnectError(f"no daemon answers at {', '.join(map(str, tried))}: {remedy}")
-
-
-def unable(command: str, error: Exception) -> typer.Exit:
-    """Print the error as one sentence on stderr; returns the exit to raise."""
-    Console(stderr=True, soft_wrap=True).print(f"transis {command}: {plainly(error)}", style="red", markup=False, highlight=False)
-    return typer.Exit(UNABLE)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -282,7 +273,6 @@ LEAVE_EXAMPLES = """Examples:
 
 LEAVE_PATIENCE_S: Final = 60.0
 """The daemon itself limits a leave to well below this."""
-STILL_THERE: Final = 1
 
 
 def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
@@ -296,7 +286,7 @@ def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
         raise unable("leave", error) from None
     if not is_gone:
         print(f"{name} is still running {LEAVE_PATIENCE_S:.0f} s after it was asked to leave: look at its log")
-        raise typer.Exit(STILL_THERE)
+        raise typer.Exit(PROBLEM)
     print(f"{name} has left")
 
 

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from transis.archive.archiver import set_within
 from transis.cli.admin import complete_group
-from transis.cli.messages import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
-from transis.cli.options import complain, printable, say, stdout
+from transis.cli.messages import HostOption, KeyOption, SocketOption, connection_to
+from transis.cli.options import PROBLEM, UNABLE, complain, printable, say, stdout
 from transis.client.link import wall_clock_us
 from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageError
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from transis.cli.admin import unable
-from transis.cli.options import plain_table, say, stdout
+from transis.cli.options import plain_table, say, stdout, unable
 from transis.net.host import Opening
 from transis.net.state import key_text, new_key, write_key
 from transis.settings.load import SettingsError, load_settings

@@ -27,9 +27,9 @@ import typer
 from rich.text import Text
 
 from transis import __version__
-from transis.cli.admin import AdminConnection, unable
+from transis.cli.admin import AdminConnection
 from transis.cli.doctor_network import Heard, hears_its_multicast, hears_itself, meet, try_buffers
-from transis.cli.options import plain_table, say, stdout
+from transis.cli.options import plain_table, say, stdout, unable
 from transis.net.host import Opening
 from transis.net.interfaces import Interface
 from transis.net.sockets import open_unicast

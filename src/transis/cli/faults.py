@@ -14,7 +14,8 @@ from typing import Annotated, Final
 
 import typer
 
-from transis.cli.admin import LineConnection, unable
+from transis.cli.admin import LineConnection
+from transis.cli.options import unable
 from transis.types.errors import ConnectError, TransisError
 from transis.types.paths import CLUSTER_SOCKET, cluster_beside, socket_candidates
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from transis.cli.admin import AdminConnection, AdminOption, JsonOption, SocketOption, Values, unable
+from transis.cli.admin import AdminConnection, AdminOption, JsonOption, SocketOption, Values
 from transis.cli.messages import run_client
-from transis.cli.options import plain_table, say, shown, stdout
+from transis.cli.options import plain_table, say, shown, stdout, unable
 from transis.client.directory import GroupChange, Listing, Members, NameChange
 from transis.client.session import Session
 from transis.types.errors import TransisError

@@ -97,8 +97,7 @@ class Commands(CommandGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            from transis.cli.admin import INTERRUPTED
-            from transis.cli.options import complain
+            from transis.cli.options import INTERRUPTED, complain
 
             complain(ctx.invoked_subcommand, "interrupted")
             raise typer.Exit(INTERRUPTED) from None

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from transis.cli.admin import complete_destination, complete_group, complete_service
-from transis.cli.options import SERVICES, SHOWN_MAX, as_json, choice, complain, one_of, shown, stdout, wrong
+from transis.cli.options import PROBLEM, SERVICES, SHOWN_MAX, UNABLE, as_json, choice, complain, one_of, shown, stdout, wrong
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.events import Batch, Message, View
 from transis.client.sending import Receipt
@@ -45,8 +45,6 @@ from transis.types.limits import MESSAGE_MAX
 
 # --- session ----------------------------------------------------------------------------------------------------------
 
-PROBLEM: Final = 1
-UNABLE: Final = 2
 
 Work = Callable[[Session[bytes]], Coroutine[Any, Any, int]]
 

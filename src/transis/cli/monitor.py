@@ -22,9 +22,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from transis.cli.admin import unable
 from transis.cli.faults import states_in
-from transis.cli.options import complain, stdout
+from transis.cli.options import PROBLEM, UNABLE, complain, stdout, unable
 from transis.cli.panels import (
     DaemonReport,
     DaemonWatch,
@@ -124,9 +123,6 @@ ADMIN_SOCKETS: Final = "*-admin.sock"
 VIEWS_SHOWN: Final = 8
 Measured = Mapping[str, Milliseconds]
 """By node."""
-
-PROBLEM: Final = 1
-UNABLE: Final = 2
 
 
 def monitor(

@@ -25,6 +25,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from transis.types.config import ENGINES
+from transis.types.errors import plainly
 from transis.types.ids import Service
 from transis.types.limits import MEMBERS_MAX
 
@@ -131,9 +132,22 @@ def say(console: Console, words: str, style: str = "") -> None:
     console.print(Text(words, style=style), soft_wrap=True)
 
 
-def complain(command: str, words: object) -> None:
+PROBLEM: Final = 1
+UNABLE: Final = 2
+INTERRUPTED: Final = 130
+"""Exit codes: it found a problem, it could not run, Ctrl-C came before there was a result."""
+
+
+def complain(command: str, reason: str | Exception) -> None:
     """Print one sentence on stderr."""
+    words = reason if isinstance(reason, str) else plainly(reason)
     Console(stderr=True, soft_wrap=True).print(f"transis {command}: {words}", style="red", markup=False, highlight=False)
+
+
+def unable(command: str, error: Exception) -> typer.Exit:
+    """Print the error; returns the exit to raise."""
+    complain(command, error)
+    return typer.Exit(UNABLE)
 
 
 def counted(count: int, what: str, several: str = "") -> str:

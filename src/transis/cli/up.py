@@ -20,7 +20,7 @@ from rich.text import Text
 
 from transis.cli.cluster_control import ClusterControl
 from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, LocalDaemon, default_socket
-from transis.cli.options import EngineOption, complain, nodes_of, one_of, say, stdout, wrong
+from transis.cli.options import PROBLEM, UNABLE, EngineOption, complain, nodes_of, one_of, say, stdout, wrong
 from transis.cli.panels import DaemonWatch, SeenView, daemon_table, view_lines, warning_lines
 from transis.types.config import ENGINES
 from transis.types.errors import ConfigError
@@ -43,8 +43,6 @@ Then, in other terminals:
 LOOK_S: Final = 0.5
 STEP_S: Final = 0.1
 """How often dead daemons are looked for."""
-PROBLEM: Final = 1
-UNABLE: Final = 2
 
 
 def up(

@@ -19,9 +19,10 @@ from rich.text import Text
 
 from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
-from transis.cli.admin import INTERRUPTED, unable
 from transis.cli.options import (
+    INTERRUPTED,
     LAYERS_HELP,
+    PROBLEM,
     EngineOption,
     choice,
     complain,
@@ -34,6 +35,7 @@ from transis.cli.options import (
     say,
     stdout,
     trace_directory,
+    unable,
     wrong,
 )
 from transis.sim.defects import GROUP_DEFECTS, defects_of
@@ -86,7 +88,6 @@ SIMULATE_EXAMPLES = """Examples:
 FAILURES_SHOWN_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
 
-VIOLATED: Final = 1
 LIST: Final = "list"
 """Instead of a defect's name: list the defects."""
 
@@ -165,7 +166,7 @@ def simulate(
         failed = _carry_out_simulate(request, drawing, json, shrink, plan)
     except (OSError, TransisError) as error:
         raise unable("simulate", error) from None
-    raise typer.Exit(VIOLATED if failed else 0)
+    raise typer.Exit(PROBLEM if failed else 0)
 
 
 def _carry_out_simulate(request: SimulateRequest, drawing: Drawing, json: bool, want_small: bool, want_plan: bool) -> bool:
@@ -430,7 +431,7 @@ def sweep(
         print(json_text(request, swept.tally, _more(swept)))
     else:
         _print_sweep(stdout(), request, swept, directory)
-    raise typer.Exit(0 if swept.is_fine else VIOLATED)
+    raise typer.Exit(0 if swept.is_fine else PROBLEM)
 
 
 def _limits(timeout: int, traces_max: int) -> SweepLimits:

@@ -18,7 +18,7 @@ from rich.console import Console
 from transis.audit.draw.spacetime import write_diagram
 from transis.audit.guarantees.property import Findings, Verdict
 from transis.cli.local_cluster import ClusterDirectory, ClusterError
-from transis.cli.options import EngineOption, complain, one_of, picture_file, say, stdout, trace_directory, wrong
+from transis.cli.options import PROBLEM, UNABLE, EngineOption, complain, one_of, picture_file, say, stdout, trace_directory, wrong
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan, agreement_us, with_setting
@@ -192,8 +192,6 @@ DEMO_EXAMPLES = """Examples:
 """
 
 DEFAULT_FILE: Final = Path("transis-demo.html")
-VIOLATED: Final = 1
-UNABLE: Final = 2
 
 
 def demo(
@@ -231,7 +229,7 @@ def demo(
     except (TransisError, OSError) as error:
         complain("demo", error)
         raise typer.Exit(UNABLE) from None
-    raise typer.Exit(VIOLATED if broken else 0)
+    raise typer.Exit(PROBLEM if broken else 0)
 
 
 def _simulated(console: Console | None, file: Path | None, engine: str) -> bool:

@@ -26,8 +26,7 @@ from rich.text import Text
 
 from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
-from transis.cli.admin import unable
-from transis.cli.options import LAYERS_HELP, choice, layers_of, one_of, picture_file, plain_table, say, stdout, wrong
+from transis.cli.options import LAYERS_HELP, choice, layers_of, one_of, picture_file, plain_table, say, stdout, unable, wrong
 from transis.sim.cluster import show_node, show_view
 from transis.sim.defects import broken_engine
 from transis.sim.liveness import judged

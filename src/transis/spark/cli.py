@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from transis.cli.admin import unable
-from transis.cli.options import choice, plain_table, printable, say, stdout
+from transis.cli.options import choice, plain_table, printable, say, stdout, unable
 from transis.spark.lineage import POLICIES, policy_of
 from transis.types.errors import TransisError, UsageError
 
