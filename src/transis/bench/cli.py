@@ -248,12 +248,10 @@ def replicate(
     if directory is not None and not directory.is_dir():
         raise wrong("--directory", str(directory), "must be a directory that exists")
 
-    def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.replicate import ReplicateRequest, measure_replicate
+    from transis.bench.replicate import ReplicateRequest, measure_replicate
 
-        return measure_replicate(ReplicateRequest(replicas, sizes, seconds, orders, peers, directory), say)
-
-    figures = _carry_out("replicate", measure)
+    request = ReplicateRequest(replicas, sizes, seconds, orders, peers, directory)
+    figures = _carry_out("replicate", measure_replicate, request)
     if as_json:
         print(json.dumps(figures))
     else:
