@@ -222,7 +222,7 @@ def group_view_late(draft: Draft, rng: Random) -> bool:
     return strike(rng, targets, act)
 
 
-@GROUP_VIEWS.breaks("group_primary", may=("group_agreement_on_views",))
+@GROUP_VIEWS.breaks("group_primary", may=("group_agreement_on_views", "group_only_primary"))
 def two_primaries(draft: Draft, rng: Random) -> bool:
     """Two configurations without a common name both call themselves primary."""
     names = {
@@ -234,7 +234,7 @@ def two_primaries(draft: Draft, rng: Random) -> bool:
     return strike(rng, pairs, lambda pair: _flag(draft, pair))
 
 
-@GROUP_VIEWS.breaks("group_primary")
+@GROUP_VIEWS.breaks("group_primary", may=("group_only_primary",))
 def primary_in_doubt(draft: Draft, rng: Random) -> bool:
     """Two group views of one configuration differ in whether it is primary."""
     groups: dict[ViewId, dict[GroupViewId, GroupView]] = {}
@@ -249,6 +249,32 @@ def primary_in_doubt(draft: Draft, rng: Random) -> bool:
                 _edit(draft, other, other.view._replace(primary=not other.view.primary))
 
     return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_only_primary")
+def handed_without_a_quorum(draft: Draft, rng: Random) -> bool:
+    """All agree that a configuration waits for a quorum, and its processes get messages."""
+    configurations = {change.view.id.configuration for change, _ in _views_before_messages(draft)}
+    targets = sorted(one for one in configurations if one.is_regular)
+    return strike(rng, targets, lambda one: _hold(draft, {view.id for view in _views_of(draft, one)}))
+
+
+@GROUP_VIEWS.breaks("group_only_primary")
+def held_in_doubt(draft: Draft, rng: Random) -> bool:
+    """Of two group views of one configuration one waits for a quorum."""
+    regular = {change.view.id.configuration for change in ClientHistory(draft.index).changes if change.own is not None}
+    views = {one: {view.id for view in _views_of(draft, one) if not view.held} for one in sorted(regular) if one.is_regular}
+    return strike(rng, [min(ids) for ids in views.values() if len(ids) > 1], lambda id: _hold(draft, {id}))
+
+
+def _views_of(draft: Draft, configuration: ViewId) -> list[GroupView]:
+    return [change.view for change in ClientHistory(draft.index).changes if change.view.id.configuration == configuration]
+
+
+def _hold(draft: Draft, views: set[GroupViewId]) -> None:
+    for change in ClientHistory(draft.index).changes:
+        if change.view.id in views:
+            _edit(draft, change, change.view._replace(held=True))
 
 
 def _edit(draft: Draft, change: Change, view: GroupView) -> None:

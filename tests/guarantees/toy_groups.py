@@ -5,8 +5,8 @@ Vg5{a#1,b#1}  a view of g is shown to the processes here that are in it: caused 
               the configuration itself at place 0. Its cause, newcomers, leavers and origins are what the lines make true, but for
               what stands behind it: +a#1 joined, -b#1 left, <4 all (<4:a#1 these) come from the view at place 4, ~leave:b#1 is
               the cause, %x the cause of the configuration, ^9 the sequence of the configuration, >1 whom it is shown to,
-              !yes or !no whether it is primary, =h the group's name, $x,y the names of the members; + - < or > alone says
-              nobody, or nowhere
+              !yes or !no whether it is primary, !held that it is not and waits for a quorum (!both: it is, and waits), =h the
+              group's name, $x,y the names of the members; + - < or > alone says nobody, or nowhere
 lg1           process 1 hears that it left g
 s1@g  s1@b#1  message 1 is for the members of g, or for a process
 h1>1,2        processes 1 and 2 are handed message 1, which was delivered here; h1>1:gh;2:h 1 through g and h, 2 through h
@@ -134,7 +134,9 @@ class Groups:
             view = view._replace(cause=GroupCause("configuration", None, Cause(signs["%"])))
         if "$" in signs:
             view = view._replace(names=tuple(signs["$"].split(",")))
-        return view._replace(primary={"yes": True, "no": False}.get(signs.get("!", "")), name=signs.get("=", view.name))
+        sign = signs.get("!", "")
+        primary = {"yes": True, "no": False, "held": False, "both": True}.get(sign)
+        return view._replace(primary=primary, held=sign in ("held", "both"), name=signs.get("=", view.name))
 
     def _before(self, here: NodeId, at: int, group: str) -> tuple[Shown | None, Shown | None]:
         """The view, and the last regular one, that the processes of a node have in force; without any, what their node knows from

@@ -12,7 +12,7 @@ from transis.audit.guarantees import PROPERTIES, check
 from transis.trace.events import End, Event, Fault, History, NodeTrace
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_trace
 
-ALWAYS = frozenset(PROPERTIES) - {"group_primary", "replicas_agree"}
+ALWAYS = frozenset(PROPERTIES) - {"group_primary", "group_only_primary", "replicas_agree"}
 """Properties that every scenario must have exercised, unless it says otherwise."""
 
 

@@ -106,7 +106,7 @@ def test_without_a_quorum_nothing_is_sent_or_delivered(tmp_path: Path, engine: s
         assert (await (await waiting)).phase == "regular"
         for one in everybody:
             await one.chat(1)
-        await site.finish("group_primary")
+        await site.finish("group_primary", "group_only_primary")
 
     tell(tmp_path, story, engine, way, FIVE)
 

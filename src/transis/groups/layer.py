@@ -124,6 +124,7 @@ class _Change(NamedTuple):
 class _Because(NamedTuple):
     cause: GroupCause
     primary: bool | None
+    held: bool
 
 
 def _never_exchanged(view: View) -> bool:
@@ -458,10 +459,10 @@ class GroupLayer:
         self.table.drop_lost(nodes)
         for process, name in self.table.names.drop_lost(nodes):
             self.changes.nameless(process, name)
-        cause, primary = self._because(view)
+        cause, primary, held = self._because(view)
         groups = self.table.in_order()
         for number, group in enumerate(groups, 1):
-            due = next_transitional(group, nodes, GroupViewId(view.id, self._place_of_loss(group, place)), cause, primary)
+            due = next_transitional(group, nodes, GroupViewId(view.id, self._place_of_loss(group, place)), cause, primary, held)
             if due is not None:
                 group.enter_transitional(due)
                 self._emit_view(group)
@@ -484,7 +485,7 @@ class GroupLayer:
         """Why the configuration's group views exist, and whether they are primary: if lists differ, the cause says so."""
         primary, doubt, *_ = self._judged(view)
         told = view.cause._replace(what=f"{view.cause.what}; {doubt}") if doubt else view.cause
-        return _Because(GroupCause("configuration", None, told), primary)
+        return _Because(GroupCause("configuration", None, told), primary, bool(self._held) and self._exchange is None)
 
     def _place_of_loss(self, group: GroupState, place: Place) -> Place:
         """If the exchange was not completed, daemons of one transitional configuration may have different views of a group in
@@ -499,7 +500,7 @@ class GroupLayer:
         assert view is not None
         primary = self._judged(view).primary
         for number, group in enumerate(groups, 1):
-            due = next_regular(group, self.table.names, GroupViewId(view.id, place), cause, primary)
+            due = next_regular(group, self.table.names, GroupViewId(view.id, place), cause, primary, bool(self._held))
             if due is not None:
                 group.install(due)
                 self._emit_view(group)

@@ -259,7 +259,7 @@ class Table:
 
 
 def next_regular(
-    group: GroupState, names: Names, view_id: GroupViewId, cause: GroupCause, primary: bool | None
+    group: GroupState, names: Names, view_id: GroupViewId, cause: GroupCause, primary: bool | None, held: bool = False
 ) -> GroupView | None:
     """The regular view that is due, or None if nothing changed for its members."""
     members = tuple(sorted(group.members))
@@ -274,11 +274,17 @@ def next_regular(
         if group.transitional is None and not joined and not left:
             return None
     known = names.of_all(members)
-    return GroupView(group.id, group.name, view_id, members, joined, left, origins(group, members), cause, primary, known)
+    come = origins(group, members)
+    return GroupView(group.id, group.name, view_id, members, joined, left, come, cause, primary, known, held)
 
 
 def next_transitional(
-    group: GroupState, nodes: Container[NodeId], view_id: GroupViewId, cause: GroupCause, primary: bool | None
+    group: GroupState,
+    nodes: Container[NodeId],
+    view_id: GroupViewId,
+    cause: GroupCause,
+    primary: bool | None,
+    held: bool = False,
 ) -> GroupView | None:
     """The transitional view of the members that remain, or None if no member of the view in force was lost."""
     in_force = group.in_force
@@ -289,7 +295,8 @@ def next_transitional(
         return None
     remaining = tuple(member for member in in_force.members if member.node in nodes)
     come = (Origin(in_force.id, remaining),)
-    return GroupView(group.id, group.name, view_id, remaining, (), lost, come, cause, primary, _names_of(remaining, in_force))
+    known = _names_of(remaining, in_force)
+    return GroupView(group.id, group.name, view_id, remaining, (), lost, come, cause, primary, known, held)
 
 
 def _names_of(remaining: tuple[ProcessId, ...], before: GroupView) -> tuple[str, ...]:

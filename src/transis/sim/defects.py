@@ -253,6 +253,17 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
             ),
         ),
     ),
+    "quorum_not_awaited": Defect(
+        "without a quorum messages are sent and delivered, although settings say that applications wait for one",
+        (
+            Edit("node.node", "self._to_open = None if settled.held else settled.view", "self._to_open = settled.view"),
+            Edit("groups.layer", "        if self._held:\n", "        if False:\n"),
+        ),
+    ),
+    "waits_alone": Defect(
+        "a node waits for a quorum by its own settings, whatever those of the other members say",
+        (Edit("groups.quorum", "any(one.holds for one in self._members.values())", "self._own.holds"),),
+    ),
     "everybody_is_told": Defect(
         "a configuration shows every group a view, even groups to which nothing happened",
         (Edit("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),

@@ -89,6 +89,8 @@ class ClientPlan:
     """A primary configuration has a majority of the first `quorum` names."""
     changing: int = 0
     """With a quorum: so many of the last nodes have changed their list already, to one of only themselves."""
+    waiting: int = 0
+    """With a quorum: at so many of the first nodes applications wait for it, and at the others they would go on."""
 
 
 CONFIG: Final = Config(name="any")
@@ -130,6 +132,8 @@ class Plan:
     def config_of(self, name: str) -> Config:
         clients = self.clients
         plain = replace(self.config, name=name, quorum=self.names[: clients.quorum])
+        if plain.quorum and name in self.names[: clients.waiting]:
+            plain = replace(plain, without_quorum="wait")
         ahead = self.names[len(self.names) - clients.changing :] if clients.quorum else ()
         return replace(plain, quorum=ahead, quorum_before=plain.quorum) if name in ahead else plain
 

@@ -114,6 +114,10 @@ SERVICES: Final = {
 """Weights of basic, causal, agreed, safe. On the ring causal messages are agreed ones; on Lansis they have their own order."""
 
 
+WAITING_PERMILLE: Final = 300
+"""Runs in which applications wait for a quorum, if there is one."""
+
+
 CROWDED_PERMILLE: Final = 250
 CROWDED_MESSAGES_MAX: Final = 400
 """ToTo runs in which many messages wait for votes at once: how many runs are of this kind, and their messages at most."""
@@ -177,6 +181,9 @@ def draw_groups(seed: int, nodes: int | None = None, scenario: Scenario = TOTEM)
         quorum=stream.pick((0, len(plan.names), stream.between(1, len(plan.names)))),
         changing=stream.pick((0, 0, stream.between(1, len(plan.names)))),
     )
+    if plan.config.mode == "evs" and stream.chance(WAITING_PERMILLE):
+        waiting = stream.pick((len(plan.names), len(plan.names), stream.between(1, len(plan.names))))
+        clients = replace(clients, waiting=waiting)
     if len(plan.names) > MANY:
         return replace(_for_many(plan), clients=clients)
     if plan.one_component:

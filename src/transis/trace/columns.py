@@ -247,7 +247,7 @@ class SegmentColumns:
         caused = (str(cause), cause.what, None if cause.process is None else process(cause.process), why)
         who = ([process(member) for member in members] for members in (view.members, view.joined, view.left))
         shown = [self._own_process(number) for number in event.processes]
-        return (*named, *who, origins, _in_order(view), *caused, view.primary, shown, list(view.names))
+        return (*named, *who, origins, _in_order(view), *caused, view.primary, shown, list(view.names), view.held)
 
     def _client_delivery(self, event: ClientDelivery) -> Values:
         handed = [

@@ -122,6 +122,7 @@ _OF_GROUPS: Final = {
     "cause_conf": _TEXT,  # the configuration's cause, in words; null if the cause is not a configuration
     "primary": _FLAG,
     "called": _TEXTS,  # beside `members`: their names, "" for none; empty if none has one
+    "held": _FLAG,
     "handed": _HANDED_RUNS,
     "waited": _LATE_RUNS,
     "refused": _FLAG,
@@ -206,7 +207,7 @@ KINDS: Final[dict[str, list[str]]] = {
     "group_views": [
         *_OF_EVERY_EVENT,
         *("group", "group_view", "name", "view", "place_seq", "cause_index", "members", "joined", "left", "origins", "is_sorted"),
-        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes", "called"),
+        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes", "called", "held"),
     ],
     "client_deliveries": [*_OF_EVERY_EVENT, "handed", "waited"],
     "client_leaves": [*_OF_EVERY_EVENT, "process", "group", "name", "why", "refused"],

@@ -213,6 +213,8 @@ class GroupView(NamedTuple):
     """Whether the configuration holds a majority of the configured nodes; None when none are configured."""
     names: tuple[str, ...] = ()
     """The names of `members`, in their order, "" for one without; nothing at all if none has one."""
+    held: bool = False
+    """Nothing is sent or delivered in this view: it is not primary, and the cluster does not go on without a quorum."""
 
     def __str__(self) -> str:
         if not self.id.configuration.is_regular:

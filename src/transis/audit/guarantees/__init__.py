@@ -19,6 +19,7 @@ from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import GROUP_CHANGES
 from transis.audit.guarantees.group_differences import GROUP_DIFFERENCES
+from transis.audit.guarantees.group_held import GROUP_ONLY_PRIMARY
 from transis.audit.guarantees.group_messages import GROUP_MEMBERS_ONLY
 from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDER, GROUP_VIRTUAL_SYNCHRONY
 from transis.audit.guarantees.group_views import GROUP_AGREEMENT, GROUP_NO_GHOSTS, GROUP_PRIMARY
@@ -97,6 +98,7 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
     GROUP_DIFFERENCES,
     GROUP_NO_DUPLICATES,
     GROUP_PRIMARY,
+    GROUP_ONLY_PRIMARY,
     REPLICAS_AGREE,
 )
 
