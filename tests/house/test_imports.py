@@ -35,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "blocking": {"client", "embed", "process", "settings"},
     "daemon": {"net", "settings", "sessions", "trace"},
     "archive": {"client", "process", "trace"},
-    "cli": {"types", "settings", "client", "daemon", "archive", "net", "trace", "wire"},
+    "cli": {"types", "settings", "client", "daemon", "archive", "net", "prsl", "replication", "trace", "wire"},
     # Places kept.
     "prsl": {"wire"},
     "replication": {"prsl", "client", "process", "trace"},

@@ -46,7 +46,7 @@ PANELS: Final = {
         "heal": "transis.cli.faults",
     },
     "Use it": {"send": "transis.cli.messages", "recv": "transis.cli.messages"},
-    "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.spark.cli"},
+    "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.spark.cli", "replica": "transis.cli.replica"},
     "Look at it": {
         "status": "transis.cli.admin",
         "monitor": "transis.cli.monitor",

@@ -19,7 +19,7 @@ from transis.replication import schema
 from transis.replication.schema import Damaged, Row
 from transis.types.limits import ACTION_BYTES_MAX, RETRANSMITTED_MAX
 
-_ACTION: Final = ", ".join(schema.ACTION_COLUMNS)
+ACTION: Final = ", ".join(schema.ACTION_COLUMNS)
 _PLACE: Final = ", ".join(schema.PLACE_COLUMNS)
 _BOTH: Final = ", ".join([f"p.{column}" for column in schema.PLACE_COLUMNS] + [f"a.{column}" for column in schema.ACTION_COLUMNS])
 IN_ORDER: Final = f"select {_BOTH} from places p left join actions a using (creator, lane, number)"
@@ -112,10 +112,10 @@ def load(database: sqlite3.Connection, history: DiskHistory) -> Opened:
 
 def _content_behind(database: sqlite3.Connection, below: Numbers) -> Iterator[Action]:
     for creator in creators(database):
-        query = f"select {_ACTION} from actions where creator = ? and lane = 0 and number > ?"
+        query = f"select {ACTION} from actions where creator = ? and lane = 0 and number > ?"
         for row in database.execute(query, (creator, below.highest.get(creator, 0))):
             yield schema.action_of(row)
-        for row in database.execute(f"select {_ACTION} from actions where creator = ? and lane = 1", (creator,)):
+        for row in database.execute(f"select {ACTION} from actions where creator = ? and lane = 1", (creator,)):
             action = schema.action_of(row)
             if action.id not in below:
                 yield action

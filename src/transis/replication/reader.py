@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from transis.prsl.actions import Action
-from transis.prsl.log import Marks
-from transis.prsl.prefix import Base
+from transis.prsl.log import Marks, Snapshot
+from transis.prsl.prefix import Base, Numbers
 from transis.prsl.record import Record, What, change_of, fold
 from transis.replication import schema
-from transis.replication.history import IN_ORDER, placed
-from transis.replication.schema import LOG, TROUBLE, Damaged, explained
+from transis.replication.history import IN_ORDER, creators, placed
+from transis.replication.schema import LOCK, LOG, TROUBLE, Damaged, explained
 from transis.types.errors import StoreError
 
 STEP_ROWS: Final = 256
@@ -87,8 +87,14 @@ class Who(NamedTuple):
     end: int
     """How many actions have a place here: green and yellow."""
     offset: int
+    red: int
+    """How many have no place."""
     record: Record
     """The replicas behind the last green action."""
+
+    def name(self, number: int) -> str:
+        entry = self.record.entry(number)
+        return entry.name if entry is not None else f"replica {number}"
 
 
 # --- doors --------------------------------------------------------------------------------------------------------------
@@ -96,12 +102,12 @@ class Who(NamedTuple):
 
 def end(directory: Path) -> int:
     """The offset behind the last message that is final."""
-    return _looking(directory, _end)
+    return look(directory, _end)
 
 
 def first_kept(directory: Path) -> int:
     """The offset of the first message that was not trimmed."""
-    return _looking(directory, lambda database: schema.kept(database, "base", Base).offset)
+    return look(directory, lambda database: schema.kept(database, "base", Base).offset)
 
 
 def runs(directory: Path, start: int, end: int) -> Iterator[list[Run]]:
@@ -118,7 +124,7 @@ def runs(directory: Path, start: int, end: int) -> Iterator[list[Run]]:
 def actions(directory: Path, start: int, end: int, place: int = 0) -> list[tuple[int, Action]]:
     """One step of it, as actions with their first offsets; empty if there are no more. The replica itself knows better than its
     disk what is final: all before `place`."""
-    return _looking(directory, partial(_step, start=start, end=end, final=place))
+    return look(directory, partial(_step, start=start, end=end, final=place))
 
 
 def arrow(directory: Path, start: int, end: int) -> Iterator[Any]:
@@ -154,11 +160,27 @@ def arrow(directory: Path, start: int, end: int) -> Iterator[Any]:
 
 def changes(directory: Path) -> list[Changed]:
     """Every change of the replicas that is final and was not trimmed."""
-    return _looking(directory, lambda database: _fold(database)[0])
+    return look(directory, lambda database: _fold(database)[0])
+
+
+def record(directory: Path) -> Record:
+    """The replicas behind the last final action."""
+    return look(directory, lambda database: _fold(database)[1])
+
+
+def is_running(directory: Path) -> bool:
+    """Whether a process holds the directory's lock, by what the kernel tells: trying to take it could keep a replica from
+    starting."""
+    try:
+        lock, locks = (directory / LOCK).stat(), Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return False
+    name = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+    return any(name in line.split() for line in locks.splitlines())
 
 
 def who(directory: Path) -> Who:
-    return _looking(directory, _who)
+    return look(directory, _who)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------------
@@ -231,31 +253,47 @@ def _who(database: sqlite3.Connection) -> Who:
         schema.number_of(database, "green"),
         base.place if last is None else max(base.place, last + 1),
         _end(database),
+        _reds(database),
         _fold(database)[1],
     )
+
+
+def _reds(database: sqlite3.Connection) -> int:
+    """What is behind the checkpoint, but for what has a place there."""
+    floor = schema.kept(database, "checkpoint", Snapshot).base
+    below, known = Numbers(floor.numbers), 0
+    for creator in creators(database):
+        values = (creator, below.highest.get(creator, 0))
+        known += database.execute(
+            "select count(*) from actions where creator = ? and lane = 0 and number > ?", values
+        ).fetchone()[0]
+        changes = database.execute("select number from actions where creator = ? and lane = 1", (creator,))
+        known += sum((creator, number) not in below.changes for (number,) in changes)
+    placed_behind: int = database.execute("select count(*) from places where place >= ?", (floor.place,)).fetchone()[0]
+    return known - placed_behind
 
 
 # --- opening ------------------------------------------------------------------------------------------------------------
 
 
-def _looking(directory: Path, look: Callable[[sqlite3.Connection], T]) -> T:
+def look(directory: Path, see: Callable[[sqlite3.Connection], T]) -> T:
     """One short read transaction. Every trouble is a sentence."""
     path = _log_in(directory)
     try:
         if not _wal(path).exists():
-            found = _look(path, look, "&immutable=1")
+            found = _look_at(path, see, "&immutable=1")
             if not _wal(path).exists():
                 return found
-        return _look(path, look, "")
+        return _look_at(path, see, "")
     except TROUBLE as error:
         raise StoreError(f"{directory}: {explained(error)}") from error
 
 
-def _look(path: Path, look: Callable[[sqlite3.Connection], T], how: str) -> T:
+def _look_at(path: Path, see: Callable[[sqlite3.Connection], T], how: str) -> T:
     with closing(schema.connect(path, f"mode=ro{how}")) as database:
         database.execute("begin")
         _require_version(path, database)
-        return look(database)
+        return see(database)
 
 
 def _wal(path: Path) -> Path:

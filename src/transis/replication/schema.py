@@ -28,6 +28,7 @@ from transis.types.errors import plainly
 VERSION: Final = 1
 
 LOG: Final = "log.db"
+LOCK: Final = "lock"
 
 SCHEMA: Final = """
 create table meta(key text primary key, value) without rowid;

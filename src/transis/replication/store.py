@@ -20,7 +20,7 @@ from transis.prsl.machine import first_base
 from transis.prsl.record import DIRECTORY_SIZE
 from transis.replication import schema
 from transis.replication.history import DiskHistory, load
-from transis.replication.schema import LOG
+from transis.replication.schema import LOCK, LOG
 from transis.replication.tables import Tables
 from transis.trace.files import locked, make_directory, sync
 from transis.types.errors import StoreError
@@ -28,7 +28,6 @@ from transis.types.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LOCK: Final = "lock"
 WAL_PAGES: Final = 16_384
 """Pages of the write-ahead log (64 MiB) after which a commit moves it into the database; an idle writer does it before."""
 
