@@ -44,16 +44,20 @@ if TYPE_CHECKING:
         connect,
     )
     from transis.embed.node import Node
+    from transis.replication.context import context, within
     from transis.replication.entries import Entries, Entry, EntryBatch
     from transis.replication.log import ReplicaLog
+    from transis.replication.machine import CallReceipt, ReplicaMachine
     from transis.replication.posts import PostReceipt
     from transis.replication.replica import OpeningReplica, replica
+    from transis.replication.replicated import replicated
     from transis.replication.status import ReplicaState, ReplicaStatus
     from transis.types import errors
     from transis.types.ids import MessageId, ProcessId, Service
 
 __all__ = [
     "Batch",
+    "CallReceipt",
     "Codec",
     "Configuration",
     "Confirmation",
@@ -78,6 +82,7 @@ __all__ = [
     "Raw",
     "Receipt",
     "ReplicaLog",
+    "ReplicaMachine",
     "ReplicaState",
     "ReplicaStatus",
     "Service",
@@ -89,8 +94,11 @@ __all__ = [
     "__version__",
     "blocking",
     "connect",
+    "context",
     "errors",
     "replica",
+    "replicated",
+    "within",
 ]
 
 # The guarantees rest on asserted invariants, which must be checked in production too.
@@ -99,6 +107,11 @@ if not __debug__:
 
 
 _HOMES = {
+    "CallReceipt": "transis.replication.machine",
+    "ReplicaMachine": "transis.replication.machine",
+    "context": "transis.replication.context",
+    "replicated": "transis.replication.replicated",
+    "within": "transis.replication.context",
     "MessageId": "transis.types.ids",
     "ProcessId": "transis.types.ids",
     "Service": "transis.types.ids",

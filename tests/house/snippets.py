@@ -15,7 +15,7 @@ from tests.house.sources import ROOT
 
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/*/README.md")))
 
-NAMES: Final = {"class Lock:": "lock"}
+NAMES: Final = {"class Lock:": "lock", "class Accounts:": "accounts"}
 """Snippets that other snippets import, by a line of theirs."""
 
 UNTYPED: Final = "import pyarrow"

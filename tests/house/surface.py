@@ -83,8 +83,10 @@ class _Surface:
     def _told(self, name: str, thing: Any) -> Iterator[str]:
         if isinstance(thing, type):
             yield from self._class(name, thing)
-        elif callable(thing):
+        elif inspect.isroutine(thing):
             yield from self._function(name, thing)
+        elif _is_ours(type(thing)):
+            yield f"{name}: {self._named(type(thing))}"
         else:
             yield f"{name}: {type(thing).__name__}"
 

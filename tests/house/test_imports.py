@@ -32,7 +32,7 @@ ARROWS: dict[str, set[str]] = {
     "settings": {"net", "sessions", "trace"},
     "client": {"process", "sessions", "wire"},
     "embed": {"net", "process", "settings", "client", "sessions", "trace"},
-    "blocking": {"client", "embed", "process", "settings"},
+    "blocking": {"client", "embed", "process", "prsl", "replication", "settings"},
     "daemon": {"net", "settings", "sessions", "trace"},
     "archive": {"client", "process", "trace"},
     "cli": {"types", "settings", "client", "daemon", "archive", "net", "prsl", "replication", "trace", "wire"},

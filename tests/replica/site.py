@@ -23,6 +23,7 @@ class Site:
         self.directory = directory
         self.cluster = Cluster(directory)
         self.nodes: dict[str, Node] = {}
+        self.things: dict[str, object] = {}
         self.logs: dict[str, ReplicaLog[bytes]] = {}
 
     async def start_node(self, name: str) -> None:
@@ -45,6 +46,15 @@ class Site:
         log: ReplicaLog[bytes] = await opening.open()
         self.logs[name] = log
         return log
+
+    async def open_machine(self, name: str, thing: object, **more: Any) -> Any:
+        self.things[name] = thing
+        return await self.open_log(name, machine=thing, **more)
+
+    async def start_machines(self, make: Callable[[], object]) -> list[Any]:
+        for name in self.names:
+            await self.start_node(name)
+        return [await self.open_machine(name, make()) for name in self.names]
 
     async def close_log(self, name: str) -> None:
         await self.logs.pop(name).close()

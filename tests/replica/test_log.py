@@ -82,7 +82,9 @@ def test_a_minority_posts_and_says_who_is_missing(tmp_path: Path) -> None:
             await site.close_log(name)
         receipt = await log.post(b"two")
         await until(lambda: log.status().here == ("ann",))
-        with pytest.raises(NoPrimary, match=r"2 of 3 needed; bob last seen \d+ s ago, cyd last seen \d+ s ago") as raised:
+        with pytest.raises(
+            NoPrimary, match=r"2 of 3 needed, here: ann; bob last seen \d+ s ago, cyd last seen \d+ s ago"
+        ) as raised:
             await receipt.ordered(timeout=0.1)
         assert raised.value.receipt is receipt and receipt.outcome == "accepted"
         assert str(log.status()).splitlines()[0].startswith("accounts at ann: not primary, ")

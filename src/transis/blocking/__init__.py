@@ -15,8 +15,50 @@
 6. No call waits forever for a loop that cannot run it: stopping it ends what waits, and a call from its own thread is refused.
 """
 
+from typing import TYPE_CHECKING, Final
+
 from transis.blocking.group import Group, Joining, Receipt, Stream, Transfer
 from transis.blocking.node import Node
 from transis.blocking.session import Connection, Session, connect
 
-__all__ = ["Connection", "Group", "Joining", "Node", "Receipt", "Session", "Stream", "Transfer", "connect"]
+if TYPE_CHECKING:
+    from transis.blocking.replicas import (
+        CallReceipt,
+        EntryStream,
+        OpeningReplica,
+        PostReceipt,
+        ReplicaLog,
+        ReplicaMachine,
+        replica,
+    )
+
+__all__ = [
+    "CallReceipt",
+    "Connection",
+    "EntryStream",
+    "Group",
+    "Joining",
+    "Node",
+    "OpeningReplica",
+    "PostReceipt",
+    "Receipt",
+    "ReplicaLog",
+    "ReplicaMachine",
+    "Session",
+    "Stream",
+    "Transfer",
+    "connect",
+    "replica",
+]
+
+_OF_REPLICAS: Final = {"CallReceipt", "EntryStream", "OpeningReplica", "PostReceipt", "ReplicaLog", "ReplicaMachine", "replica"}
+
+if not TYPE_CHECKING:  # Sessions alone load no replica; and a type checker that saw this would take misspelt names for ours.
+
+    def __getattr__(name: str) -> object:
+        if name not in _OF_REPLICAS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        from transis.blocking import replicas
+
+        value = globals()[name] = getattr(replicas, name)
+        return value

@@ -16,6 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from transis.client.events import Codec
 from transis.prsl.actions import Action, Kind
 from transis.prsl.outputs import Effect, Ordered
+from transis.prsl.prefix import Base
 from transis.prsl.record import Record
 from transis.replication.posts import Waiting, a_change, wake
 from transis.replication.reader import actions
@@ -27,6 +28,10 @@ T = TypeVar("T")
 TAIL_BYTES: Final = 8 << 20
 """What is kept in memory of what was delivered last."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_of(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 class Entry(NamedTuple, Generic[T]):
@@ -58,7 +63,7 @@ class EntryBatch(Generic[T]):
     @property
     def time(self) -> datetime:
         """When they were posted, by their creator's clock. In UTC."""
-        return EPOCH + timedelta(microseconds=self._action.posted)
+        return time_of(self._action.posted)
 
     @property
     def payloads(self) -> list[bytes]:
@@ -88,13 +93,14 @@ class EntryBatch(Generic[T]):
 class Delivered:
     """What was delivered here: where it ends, the last of it in memory, and who waits for more."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, begin: Base) -> None:
+        """What is before `begin` is not delivered again."""
         self.store: Final = store
-        begin = store.opened.checkpoint.base
         self.record: Record = begin.record
-        self.place = begin.place
-        self.end = self.tail_start = begin.offset
-        self.first = store.opened.base.offset
+        self.place: int = begin.place
+        self.end: int = begin.offset
+        self.tail_start: int = begin.offset
+        self.first: int = store.opened.base.offset
         """The first offset that is kept."""
         self.failure: TransisError | None = None
         self.waiting: Waiting = []
@@ -179,6 +185,11 @@ class Entries(Generic[T]):
         while not self._batches:
             await self._fetch()
         return self._batches.popleft()
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the next batch would come without waiting for the order."""
+        return bool(self._batches) or self._delivered.tail_start <= self._next < self._delivered.end
 
     async def _fetch(self) -> None:
         delivered = self._delivered

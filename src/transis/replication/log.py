@@ -22,7 +22,7 @@ from transis.prsl.outputs import Accepted, LoadSnapshot, Ordered, Refused, Stabl
 from transis.replication.attachment import Connect
 from transis.replication.entries import Delivered, Entries
 from transis.replication.host import Application, Host, News
-from transis.replication.posts import Bundle, PostReceipt, Posts
+from transis.replication.posts import Bundle, Outcome, PostReceipt, Posts
 from transis.replication.status import ReplicaStatus, describe
 from transis.replication.store import Store
 from transis.types.errors import MessageTooLarge, NoPrimary, NotYet, Rejection, ReplicaError, TransisError, UsageError
@@ -42,7 +42,8 @@ class ReplicaBase:
         self.me: str = config.name
         self._posts = Posts(self._post_bundle, self._not_yet)
         self._posts.needs_acknowledgement = config.explicit_ack
-        self._delivered = Delivered(store)
+        opened = store.opened
+        self._delivered = Delivered(store, (opened.snapshot if config.is_replayed else opened.checkpoint).base)
         self._host = Host(store, group, config, connect, Application(self._hear, self._ended))
         self._is_closed = False
         stays_here(self)
@@ -95,9 +96,12 @@ class ReplicaBase:
                 pass
 
     def _ordered(self, news: Ordered) -> None:
+        self._note(news)
+
+    def _note(self, news: Ordered, results: Sequence[Outcome] = ()) -> None:
         self._delivered.record = self._host.machine.record
         self._delivered.add(news)
-        self._posts.ordered(news)
+        self._posts.ordered(news, results)
 
     def _ended(self, why: str) -> None:
         self._end(ReplicaError(why))

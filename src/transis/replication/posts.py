@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from transis.prsl.actions import ActionId, Kind
 from transis.prsl.outputs import Effect, Ordered
@@ -24,6 +24,14 @@ from transis.types.limits import ACTION_BYTES_MAX, ACTION_MESSAGES_MAX
 
 IN_FLIGHT_MAX: Final = 2
 """Bundles that are being written while further posts gather."""
+
+
+class Outcome(NamedTuple):
+    """What became of a call: its result as it travels, or the error of its method."""
+
+    value: bytes = b""
+    error: Exception | None = None
+
 
 Waiting = list["asyncio.Future[None]"]
 PostOutcome = Literal["posted", "accepted", "ordered", "stable", "refused"]
@@ -96,6 +104,9 @@ class PostReceipt:
         self._place, self._end = max(self._place, place), max(self._end, offset + count)
         self._wake()
 
+    def _ran(self, results: Sequence[Outcome]) -> None:
+        """What became of calls is for the receipt of a call."""
+
     def _refuse(self, failure: Callable[[], TransisError]) -> None:
         self._failure = failure
         self._wake()
@@ -120,13 +131,12 @@ def wake(waiting: Waiting) -> None:
             future.set_result(None)
 
 
-class Part:
+class Part(NamedTuple):
     """What one call adds to one action: where its messages begin there, and how many they are."""
 
-    __slots__ = ("count", "receipt", "settle", "start")
-
-    def __init__(self, receipt: PostReceipt, start: int, count: int, settle: Callable[[Ordered], None] | None) -> None:
-        self.receipt, self.start, self.count, self.settle = receipt, start, count, settle
+    receipt: PostReceipt
+    start: int
+    messages: int
 
 
 class Bundle:
@@ -151,7 +161,8 @@ Excuse = Callable[[PostReceipt, str], NotYet]
 
 class Posts:
     def __init__(self, post: Post, not_yet: Excuse) -> None:
-        self.stable_place = self.acked = 0
+        self.stable_place: int = 0
+        self.acked: int = 0
         self.not_yet: Final = not_yet
         self.needs_acknowledgement = False
         """Whether stable means acknowledged by every application."""
@@ -172,12 +183,12 @@ class Posts:
         kind: Kind = Kind.DATA,
         key: bytes = b"",
         at: int = 0,
-        settle: Callable[[Ordered], None] | None = None,
+        receipt: PostReceipt | None = None,
     ) -> PostReceipt:
         """These messages are posted at the end of this turn of the loop, or when the disk has taken what is before them."""
         if self._failure is not None:
             raise self._failure()
-        receipt = PostReceipt(self, len(messages))
+        receipt = receipt or PostReceipt(self, len(messages))
         rest = deque(messages)
         while rest or not receipt._unordered:
             bundle = self._room_for(kind, key, at, len(rest[0]) if rest else 0)
@@ -185,7 +196,7 @@ class Posts:
             while rest and bundle.has_room(len(rest[0])):
                 bundle.size += len(rest[0])
                 bundle.messages.append(rest.popleft())
-            bundle.parts.append(Part(receipt, start, len(bundle.messages) - start, settle))
+            bundle.parts.append(Part(receipt, start, len(bundle.messages) - start))
             receipt._unaccepted += 1
             receipt._unordered += 1
         self._plan()
@@ -230,7 +241,8 @@ class Posts:
                 part.receipt._wake()
         self._flush()
 
-    def ordered(self, news: Ordered) -> None:
+    def ordered(self, news: Ordered, results: Sequence[Outcome] = ()) -> None:
+        """With what became of each message, if they are calls."""
         bundle = self._unordered.pop(news.action.id, None)
         if bundle is None:
             return
@@ -242,16 +254,15 @@ class Posts:
         else:
             offset = news.first if news.effect == Effect.AGAIN else news.offset
             for part in bundle.parts:
-                if part.settle is not None:
-                    part.settle(news)
-                part.receipt._ordered_at(news.place, offset + part.start, part.count)
+                part.receipt._ran(results[part.start : part.start + part.messages])
+                part.receipt._ordered_at(news.place, offset + part.start, part.messages)
 
     def loaded(self, base: Base) -> None:
         """A snapshot of another replica has some of them, at places that it does not tell."""
         numbers = Numbers(base.numbers)
         for one in [one for one in self._unordered if one in numbers]:
             for part in self._unordered.pop(one).parts:
-                part.receipt._ordered_at(base.place - 1, base.offset - part.count, part.count)
+                part.receipt._ordered_at(base.place - 1, base.offset - part.messages, part.messages)
 
     def refused(self, ids: Sequence[ActionId], why: str) -> None:
         for one in ids:

@@ -17,68 +17,67 @@ from transis.client.events import Codec, Raw
 from transis.process.fork import is_inherited
 from transis.prsl.core import Config
 from transis.prsl.record import DIRECTORY_SIZE
-from transis.replication.attachment import SUFFIX, Connect
-from transis.replication.log import ReplicaLog
+from transis.replication.attachment import SUFFIX
+from transis.replication.log import ReplicaBase, ReplicaLog
+from transis.replication.machine import ReplicaMachine
+from transis.replication.replicated import methods_of
 from transis.replication.store import Store
 from transis.types.errors import ConfigError, StoreError, UsageError
 from transis.types.limits import NAME_MAX, REPLICAS_MAX
 from transis.types.views import GROUP_NAME_MAX, require_group_name
 
 T = TypeVar("T")
+M = TypeVar("M")
+H = TypeVar("H", bound=ReplicaBase)
 
 Ack = Literal["majority", "all"]
 
 
-class OpeningReplica(UnenteredAsync, Generic[T]):
-    """A context that yields the ReplicaLog; or call `await opening.open()` and, later, `await log.close()`."""
+class OpeningReplica(UnenteredAsync, Generic[H]):
+    """A context that yields the replica; or call `await opening.open()` and, later, `await replica.close()`."""
 
     _remedy = "this is no replica before it is entered: write `async with transis.replica(...) as log:`"
 
-    def __init__(
-        self, group: str, me: str, founders: tuple[str, ...], directory: Path, connect: Connect, config: Config, codec: Codec[T]
-    ) -> None:
+    def __init__(self, group: str, config: Config, directory: Path, make: Callable[[Store, Config], H]) -> None:
         self._group = group
-        self._me = me
-        self._founders = founders
-        self._directory = directory
-        self._connect = connect
         self._config = config
-        self._codec = codec
-        self._log: ReplicaLog[T] | None = None
+        self._directory = directory
+        self._make = make
+        self._replica: H | None = None
 
-    async def open(self) -> ReplicaLog[T]:
+    async def open(self) -> H:
         """Open the replica, for a program that cannot use `async with`."""
         store = await asyncio.to_thread(self._open_store)
-        config = self._config._replace(directory=store.directory, life=store.life)
-        log = ReplicaLog(store, self._group, config, self._connect, self._codec)
-        log._host.start()
-        return log
+        replica = self._make(store, self._config._replace(directory=store.directory, life=store.life))
+        replica._host.start()
+        return replica
 
     def _open_store(self) -> Store:
-        store = Store(self._directory, self._group, self._me, self._founders, secrets.token_bytes(DIRECTORY_SIZE))
+        config = self._config
+        store = Store(self._directory, self._group, config.name, config.founders, secrets.token_bytes(DIRECTORY_SIZE))
         record = store.opened.base.record
         names = tuple(entry.name for entry in record.entries)
-        if not record.is_founded and store.opened.marks.green == 0 and names != self._founders:
+        if not record.is_founded and store.opened.marks.green == 0 and names != config.founders:
             store.close()
             raise StoreError(
-                f"{self._directory} was made for the replicas {_listed(names)}, and these are {_listed(self._founders)}: "
+                f"{self._directory} was made for the replicas {_listed(names)}, and these are {_listed(config.founders)}: "
                 "start it with the same list, or delete the directory if nothing was ordered yet"
             )
         return store
 
     def __repr__(self) -> str:
-        return f"<OpeningReplica {self._group!r} at {self._me!r}>"
+        return f"<OpeningReplica {self._group!r} at {self._config.name!r}>"
 
-    async def __aenter__(self) -> ReplicaLog[T]:
-        if self._log is not None:
+    async def __aenter__(self) -> H:
+        if self._replica is not None:
             raise UsageError("this replica was already entered: call transis.replica again")
-        self._log = await self.open()
-        return self._log
+        self._replica = await self.open()
+        return self._replica
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._log is not None
-        if error is None or not is_inherited(self._log):
-            await self._log.close()
+        assert self._replica is not None
+        if error is None or not is_inherited(self._replica):
+            await self._replica.close()
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -95,7 +94,7 @@ def replica(
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
-) -> OpeningReplica[bytes]: ...
+) -> OpeningReplica[ReplicaLog[bytes]]: ...
 @overload
 def replica(
     group: str,
@@ -107,7 +106,19 @@ def replica(
     ack: Ack = "majority",
     explicit_ack: bool = False,
     codec: Codec[T],
-) -> OpeningReplica[T]: ...
+) -> OpeningReplica[ReplicaLog[T]]: ...
+@overload
+def replica(
+    group: str,
+    *,
+    me: str,
+    replicas: Sequence[str] | None = None,
+    directory: str | PathLike[str],
+    connect: Callable[[], Connection[bytes]] | None = None,
+    ack: Ack = "majority",
+    explicit_ack: bool = False,
+    machine: M,
+) -> OpeningReplica[ReplicaMachine[M]]: ...
 def replica(
     group: str,
     *,
@@ -118,31 +129,37 @@ def replica(
     ack: Ack = "majority",
     explicit_ack: bool = False,
     codec: Codec[Any] | None = None,
+    machine: Any = None,
 ) -> OpeningReplica[Any]:
     """A replica called `me` of the replication group `group`, with its log in `directory`.
 
     `replicas` names all who found the group, the same at each of them. `connect` opens a session with a node, if not with the
     daemon of this machine: `node.connect` of an embedded one, or `lambda: transis.connect(path)`. With `ack="all"` an order waits
     for all replicas that are together, not only for a majority. With `explicit_ack` stable means that every application called
-    `ack`. A `codec` turns values into bytes.
+    `ack`. A `codec` turns values into bytes. A `machine` is an object of a replicated class, in the state in which all begin.
     """
     founders = _founders(me, replicas)
     if ack not in ("majority", "all"):
         raise ConfigError("ack", ack, "write 'majority' or 'all'")
     if connect is not None and not callable(connect):
         raise ConfigError("connect", connect, "give something to call, as in connect=node.connect")
+    name, way = _group_name(group), connect or connect_to_daemon
+    config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack)
+    if machine is not None:
+        _require_machine(machine, codec)
+        return OpeningReplica(name, config, Path(directory), lambda store, full: ReplicaMachine(store, name, full, way, machine))
     if isinstance(codec, type):
         raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
-    config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack, is_replayed=False)
-    return OpeningReplica(
-        _group_name(group),
-        me,
-        founders,
-        Path(directory),
-        connect or connect_to_daemon,
-        config,
-        codec if codec is not None else Raw(),
-    )
+    config = config._replace(is_replayed=False)
+    return OpeningReplica(name, config, Path(directory), lambda store, full: ReplicaLog(store, name, full, way, codec or Raw()))
+
+
+def _require_machine(machine: object, codec: object) -> None:
+    if isinstance(machine, type):
+        raise UsageError(f"machine = {machine.__name__}: this is a class, write {machine.__name__}()")
+    if codec is not None:
+        raise UsageError("give a codec or a machine, not both: the types of its actions say how they travel")
+    methods_of(type(machine))
 
 
 def _group_name(group: str) -> str:

@@ -51,7 +51,7 @@ class ReplicaStatus(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"{self.group} at {self.me}: {'primary' if self.is_primary else f'not primary, {self.why}'}"]
-        lines.append(f"  here: {', '.join(self.here) or 'nobody'}; {self.needed} of {len(self.others) + 1} needed")
+        lines += [f"  here: {', '.join(self.here)}; {self.needed} of {len(self.others) + 1} needed"] if self.is_primary else []
         lines += [f"  {_of(one)}" for one in self.others if not one.is_here or one.lags]
         lines.append(
             f"  {self.offset} messages delivered; actions: {self.green} green, {self.stable} stable, {self.yellow} yellow, "
@@ -93,12 +93,13 @@ def describe(group: str, me: str, status: Status, seen: dict[int, float], now: f
         if number != status.number
     )
     needed = len(names) // 2 + 1 if record.is_founded else len(names)
+    here = tuple(name for number, name in sorted(names.items()) if number in status.here)
     return ReplicaStatus(
         group,
         me,
         status.is_primary,
-        "" if status.is_primary else _why(status, others, needed),
-        tuple(name for number, name in sorted(names.items()) if number in status.here),
+        "" if status.is_primary else _why(status, here, others, needed),
+        here,
         needed,
         others,
         status.out,
@@ -112,7 +113,7 @@ def describe(group: str, me: str, status: Status, seen: dict[int, float], now: f
     )
 
 
-def _why(status: Status, others: tuple[ReplicaState, ...], needed: int) -> str:
+def _why(status: Status, here: tuple[str, ...], others: tuple[ReplicaState, ...], needed: int) -> str:
     if status.stopped:
         return "stopped"
     if not status.number:
@@ -123,4 +124,4 @@ def _why(status: Status, others: tuple[ReplicaState, ...], needed: int) -> str:
         return _STAGES[status.stage]
     away = ", ".join(f"{one.name} {last_seen(one)}" for one in others if not one.is_here)
     founding = "" if status.record.is_founded else "all founders must meet once: "
-    return f"{founding}{needed} of {len(others) + 1} needed; {away}"
+    return f"{founding}{needed} of {len(others) + 1} needed, here: {', '.join(here)}; {away}"

@@ -26,6 +26,7 @@
     ├── ReplicaError         a replica cannot be opened, or takes part no more: says why and what to do
     │   └── StoreError       its directory cannot be used
     ├── PostRefused          messages were not posted, or will never be ordered: says why
+    ├── ActionFailed         an action of a replicated object could not be run, or its error cannot be shown as it was
     ├── NotYet               it is not ordered (or stable) yet, and stays posted: `receipt` tells what becomes of it
     │   └── NoPrimary        no majority of the replicas is together: says who is missing
     └── InternalError        our bug: a broken invariant; the process must stop
@@ -175,6 +176,10 @@ class StoreError(ReplicaError):
 
 class PostRefused(TransisError):
     """The messages were not posted, or will never be ordered."""
+
+
+class ActionFailed(TransisError):
+    """An action of a replicated object could not be run: the same at every replica."""
 
 
 class NotYet(TransisError):
