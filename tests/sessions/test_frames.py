@@ -107,9 +107,9 @@ FROM_NODE: list[tuple[Frame, str]] = [
     ),
     (
         Changed(GROUP_VIEW),
-        f"9225 9a {msgspec.msgpack.encode(int(group_id('x'))).hex()} a178 92{VIEW_BYTES}920501 91{PROCESS_BYTES}"
+        f"9225 9b {msgspec.msgpack.encode(int(group_id('x'))).hex()} a178 92{VIEW_BYTES}920501 91{PROCESS_BYTES}"
         f"91{PROCESS_BYTES} 9192{OTHER}01 919292{VIEW_BYTES}920000 91{PROCESS_BYTES} 93ad636f6e66696775726174696f6ec0"
-        f"{CAUSE_BYTES} c3 91a178",
+        f"{CAUSE_BYTES} c3 91a178 c2",
     ),
     (Left("x", "left"), "9326 a178 a46c656674"),
     (Done(1, 9, VIEW), f"942c 01 09 {VIEW_BYTES}"),
