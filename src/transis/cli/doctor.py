@@ -312,11 +312,17 @@ UNHEALTHY: Final = 1
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file of the daemon; by default the defaults.")
+        Path | None, typer.Option(metavar="FILE", help="Settings file of the daemon; without one, the default settings.")
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--meet", metavar="S", min=1, max=600, help="Look for other machines that do the same, S seconds."),
+        typer.Option(
+            "--meet",
+            metavar="S",
+            min=1,
+            max=600,
+            help="Also look, for S seconds, for other machines that run this at the same time.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
