@@ -5,8 +5,7 @@ The first runs a few seeds here, the second hundreds of thousands on Spark, in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from transis.audit.draw.layout import Picture
@@ -53,6 +51,7 @@ from transis.sim.runs import (
     note_failure,
     run,
     scenario_of,
+    seed_bar,
     seeds_of,
     trace_of,
 )
@@ -490,7 +489,14 @@ def _run(
     with spark_session(master, ui=ui, app="transis sweep") as spark:
         if ui:
             say(Console(stderr=True), f"Spark's own page: {ui_address(spark)}")
-        with _bar(len(request.seeds), len(request.seeds) - len(pending)) as show:
+        with seed_bar("sweeping", len(request.seeds), len(request.seeds) - len(pending)) as advance:
+            counts = Counter[str]()
+
+            def show(row: SeedRow) -> None:
+                counts["ended"] += row.ran is None
+                counts["failing"] += row.ran is not None and bool(row.ran.broken)
+                advance(f"{counts['failing']} failing, {counts['ended']} timed out or crashed")
+
             run_pending(Executors(spark), order, table, pending, limits.traces_max, show)
     swept.ran_now = len(pending)
     swept.seconds = perf_counter() - started
@@ -532,22 +538,3 @@ def _print_sweep(out: Console, request: SimulateRequest, swept: SweepResult, dir
         print_failures(out, swept.tally)
     if swept.tally.failures:
         say(out, f"Traces of failed seeds: {directory / 'failed'}")
-
-
-@contextmanager
-def _bar(total: int, there: int) -> Iterator[Callable[[SeedRow], None]]:
-    """On stderr, and only on a terminal; each call of the yielded function moves it on by one seed."""
-    console = Console(stderr=True)
-    words = TextColumn("{task.fields[failing]} failing, {task.fields[ended]} timed out or crashed")
-    columns = (TextColumn("sweeping"), BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())
-    failing = ended = 0
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("seeds", total=total, completed=there, failing=failing, ended=ended)
-
-        def show(row: SeedRow) -> None:
-            nonlocal failing, ended
-            ended += row.ran is None
-            failing += row.ran is not None and bool(row.ran.broken)
-            progress.update(task, advance=1, failing=failing, ended=ended)
-
-        yield show

@@ -161,11 +161,11 @@ def _one(request: SimulateRequest) -> Tally:
 def _many(request: SimulateRequest) -> Tally:
     """Ctrl-C keeps what has run so far."""
     tally = Tally()
-    with _bar(len(request.seeds)) as advance, suppress(KeyboardInterrupt):
+    with seed_bar("simulating", len(request.seeds)) as advance, suppress(KeyboardInterrupt):
         for result in _results(request):
             tally.summary.add(result)
             note_failure(tally, request, result)
-            advance(len(tally.failures))
+            advance(f"{len(tally.failures)} failing")
     return tally
 
 
@@ -210,11 +210,10 @@ def replay_line(line: str, broken: str) -> str:
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Each call of the yielded function moves the bar on by one run."""
+def seed_bar(doing: str, total: int, there: int = 0) -> Iterator[Callable[[str], None]]:
+    """On stderr, and only on a terminal. Each call of the yielded function moves the bar on by one seed, with these words."""
     console = Console(stderr=True)
-    failing = TextColumn("{task.fields[failing]} failing")
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), failing, TimeRemainingColumn())
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("runs", total=total, failing=0)
-        yield lambda failing: progress.update(task, advance=1, failing=failing)
+        task = progress.add_task("seeds", total=total, completed=there, words="")
+        yield lambda words: progress.update(task, advance=1, words=words)
