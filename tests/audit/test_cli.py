@@ -29,7 +29,7 @@ from transis.audit.report.content import Content
 from transis.audit.report.verdicts import verdicts_by_run
 from transis.audit.words import print_audit
 from transis.cli.main import app
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.trace.segment import SCHEMA
 
 CREATION = "no_creation"
@@ -113,7 +113,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     place = tmp_path_factory.mktemp("audited")
     root, store, page = place / "traces", place / "store", place / "page.html"
     damage.write_all(root)
-    first = audit(AuditRequest((str(root),), str(store)), Steps())
+    first = audit(AuditRequest((str(root),), str(store)), StepTimer())
     damage.add_what_comes_late(root)
     again = run("audit", root / "good" / "..", "--json", "--strict", "--store", store, "--report", page)
     yield Told(first, again, json.loads(again.stdout), page.read_text(), store)

@@ -32,7 +32,7 @@ from transis.audit.plans.store import EventStore, StoreFacts
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.trace.events import History
 from transis.trace.reader import read_segment
 from transis.trace.segment import SegmentWriter
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.slow
 
 def audited(place: Path) -> Content:
     """As `transis audit --only`: each property takes its time, and these are those that read most rows."""
-    return audit(AuditRequest((str(place / "traces"),), str(place / "store"), only=(*COUNTS, *OTHERS)), Steps())
+    return audit(AuditRequest((str(place / "traces"),), str(place / "store"), only=(*COUNTS, *OTHERS)), StepTimer())
 
 
 def looked_at(spark: SparkSession, place: Path) -> None:
@@ -57,9 +57,9 @@ def looked_at(spark: SparkSession, place: Path) -> None:
         store.add([place / "traces"])
         raw, past = Tables(store.events()), ProvenPast(store)
         laid = lay_out(Tables(past.events()), checkpointed)
-        judged = judge(laid, checkpointed, Steps(), only=["fifo"])
+        judged = judge(laid, checkpointed, StepTimer(), only=["fifo"])
         results = {"verdicts": judged.verdicts, "violations": judged.violations}
-        keep_all(store, {**results, TABLE: VerdictCache(store, raw, results).table(spark)}, past, laid, judged, [], Steps())
+        keep_all(store, {**results, TABLE: VerdictCache(store, raw, results).table(spark)}, past, laid, judged, [], StepTimer())
 
 
 def require_agreement(content: Content, histories: Mapping[str, History]) -> None:

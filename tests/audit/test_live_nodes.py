@@ -16,7 +16,7 @@ from transis.audit.guarantees.property import HELD, NOT_EXERCISED
 from transis.audit.job import AuditRequest, audit
 from transis.audit.report.verdicts import verdicts_by_run
 from transis.spark.inputs import file_batches, find_local, seal_of
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.trace.events import End
 from transis.trace.reader import read_trace
 from transis.trace.segment import LIVE_RUN
@@ -64,6 +64,6 @@ def test_a_kill_and_a_restart_audit_clean(spark: SparkSession, tmp_path: Path) -
         "bob/1": "failed",
         "bob/2": "stopped",
     }
-    verdicts = verdicts_by_run(audit(AuditRequest((str(tmp_path),)), Steps()))[LIVE_RUN]
+    verdicts = verdicts_by_run(audit(AuditRequest((str(tmp_path),)), StepTimer()))[LIVE_RUN]
     assert set(verdicts.values()) <= {HELD, NOT_EXERCISED}, verdicts
     assert verdicts["incarnations_never_overlap"] == HELD

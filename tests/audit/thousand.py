@@ -28,7 +28,7 @@ from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import lay_out
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.spark.session import spark_session
 from transis.trace.events import History
 
@@ -75,7 +75,7 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory, spark_session(size=32 << 20) as spark:
         tables = tables_of_histories(spark, histories, Path(directory))
-        found = audited(lay_out(tables, checkpointed), checkpointed, Steps())
+        found = audited(lay_out(tables, checkpointed), checkpointed, StepTimer())
         print(f"audited: {time.monotonic() - started:.0f} s")
         lines = disagreements(histories, found, PROPERTIES)
     print(*lines, sep="\n")

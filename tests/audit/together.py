@@ -16,7 +16,7 @@ from transis.audit.plans.finding import Result
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import Tables, lay_out
 from transis.spark.inputs import coalesced
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.trace.events import History
 
 DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {
@@ -42,4 +42,4 @@ def audited_together(spark: SparkSession, directory: Path) -> Result:
     write_histories(histories_for("views in segments"), directory, SEGMENTS)
     whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}
     tables = Tables(tables_of_histories(spark, whole, directory).events, coalesced)
-    return audited(lay_out(tables, coalesced), coalesced, Steps())
+    return audited(lay_out(tables, coalesced), coalesced, StepTimer())

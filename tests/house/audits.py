@@ -24,7 +24,7 @@ from transis.audit.report.collect import as_dict
 from transis.audit.report.content import Computed, Content, RunRow
 from transis.sim.plan import Scenario
 from transis.sim.run import simulate
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.spark.reconcile import ReconcileRequest, reconcile
 from transis.spark.reconcile import as_dict as reconciled_as_dict
 from transis.trace.events import History
@@ -57,7 +57,7 @@ TORN_BYTES: Final = 3
 def audits() -> str:
     with TemporaryDirectory() as place:
         write_runs(Path(place))
-        content = audit(AuditRequest((place,), master="local[1]"), Steps())
+        content = audit(AuditRequest((place,), master="local[1]"), StepTimer())
     names = sorted(run.name for run in content.runs)
     assert len(names) == len(GOOD) + len(WOUNDED) + 1
     alone = {name: of_run(content, name) for name in names}
@@ -67,7 +67,7 @@ def audits() -> str:
 def reconciled() -> str:
     with TemporaryDirectory() as place:
         archive_simulated(Path(place), "totem", 1)
-        found = reconciled_as_dict(reconcile(ReconcileRequest(place, keys={"seat": "$.seat"}, master="local[1]"), Steps()))
+        found = reconciled_as_dict(reconcile(ReconcileRequest(place, keys={"seat": "$.seat"}, master="local[1]"), StepTimer()))
     return as_text(found | {"archive": "archive"})
 
 

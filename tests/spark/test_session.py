@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.programs import left_behind, program_environment, run_program, start_program
 from transis.spark.cluster import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, read_master, settings_for, shuffle_partitions
-from transis.spark.progress import Steps, sentence_for
+from transis.spark.progress import StepTimer, sentence_for
 from transis.types.errors import ConfigError, PipelineError
 
 # -- sessions that are ours --------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Terminal(io.StringIO):
 def test_steps_are_seen_on_a_terminal_only() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        steps = Steps(stream)
+        steps = StepTimer(stream)
         with steps("reading [12] segments"):
             pass
         assert [step.words for step in steps.taken] == ["reading [12] segments"]
@@ -249,7 +249,7 @@ def test_steps_are_seen_on_a_terminal_only() -> None:
 
 
 def test_a_step_that_fails_is_not_counted() -> None:
-    steps = Steps(io.StringIO())
+    steps = StepTimer(io.StringIO())
     with pytest.raises(ValueError, match="broken"), steps("failing"):
         raise ValueError("broken")
     assert steps.taken == []

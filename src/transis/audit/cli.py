@@ -123,9 +123,9 @@ def judged(
         from transis.audit.job import AuditRequest
         from transis.audit.job import audit as audited
         from transis.audit.report.page import write_report
-        from transis.spark.progress import Steps
+        from transis.spark.progress import StepTimer
 
-        content = audited(AuditRequest(inputs, store, master, ui, measure=report is not None, only=only), Steps())
+        content = audited(AuditRequest(inputs, store, master, ui, measure=report is not None, only=only), StepTimer())
         if report is not None:
             write_report(content, report)
     except TransisError as error:

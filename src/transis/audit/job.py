@@ -24,7 +24,7 @@ from transis.audit.report.collect import collect_content
 from transis.audit.report.content import Content, VerdictRow
 from transis.spark.cluster import TINY
 from transis.spark.inputs import checkpointed, coalesced, find_local, is_local
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.spark.session import spark_session, ui_address
 from transis.types.errors import TransisError
 
@@ -50,7 +50,7 @@ class AuditRequest:
     """Names of the properties that are wanted, if not all; verdicts in the store then stay as they are."""
 
 
-def audit(request: AuditRequest, steps: Steps) -> Content:
+def audit(request: AuditRequest, steps: StepTimer) -> Content:
     """Everything that the traces prove, as the content of a report."""
     require_known(request.only)
     size = _size(request.inputs)
@@ -62,7 +62,7 @@ def audit(request: AuditRequest, steps: Steps) -> Content:
         return _audit(spark, request, coalesced if size < TINY else None, steps)
 
 
-def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, steps: Steps) -> Content:
+def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, steps: StepTimer) -> Content:
     with EventStore(spark, request.store) as store:
         with steps("reading traces"):
             store.add(request.inputs)
@@ -75,7 +75,7 @@ def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, step
 
 
 def _judged(
-    store: EventStore, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
+    store: EventStore, raw: Tables, request: AuditRequest, keep: Settle | None, steps: StepTimer
 ) -> tuple[HistoryTables, dict[str, DataFrame]]:
     """Verdicts and violations; what was judged before, and the past of growing runs, is not looked at again. A store always holds
     the results of all properties: judging only some reads it and leaves it as it is."""
@@ -120,7 +120,7 @@ def keep_all(
     laid: HistoryTables,
     judged: Verdicts,
     unchanged: list[int],
-    steps: Steps,
+    steps: StepTimer,
 ) -> None:
     """Publish what was found, and the past of growing runs, as one change."""
     with steps("putting the past in short"):
@@ -166,7 +166,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="judge this property; may be repeated")
     given = parser.parse_args(argv)
     try:
-        content = audit(AuditRequest(tuple(given.inputs), given.store, only=tuple(given.only)), Steps())
+        content = audit(AuditRequest(tuple(given.inputs), given.store, only=tuple(given.only)), StepTimer())
     except TransisError as error:
         print(f"audit_job.py: {error}", file=sys.stderr)  # noqa: T201  # it is a program
         return UNKNOWN

@@ -61,14 +61,14 @@ def measure_peer(name: str, load: Load) -> dict[str, Any]:
     return summary(acks, load.seconds)
 
 
-class Acks(NamedTuple):
+class PeerAcks(NamedTuple):
     """What one client saw while it was measured: how many messages were acknowledged, and the seconds that some of them took."""
 
     messages: int
     latencies: list[float]
 
 
-def summary(clients: Sequence[Acks], seconds: float) -> dict[str, Any]:
+def summary(clients: Sequence[PeerAcks], seconds: float) -> dict[str, Any]:
     latencies = sorted(1000 * one for client in clients for one in client.latencies)
     if not latencies:
         raise BenchError("nothing was acknowledged while it was measured")
@@ -112,7 +112,7 @@ class Meter:
 ANSWER: Final = re.compile(rb"MSG _ack\.(\d+) 1 \d+\r\n(\{[^\r]*\})\r\n")
 
 
-async def _jetstream(directory: Path, load: Load, synced: bool) -> list[Acks]:
+async def _jetstream(directory: Path, load: Load, synced: bool) -> list[PeerAcks]:
     ports, routes = _free_ports(COPIES), _free_ports(COPIES)
     servers = []
     try:
@@ -211,7 +211,7 @@ class _NatsClient(asyncio.Protocol):
         finally:
             self._answer = None
 
-    async def publish(self, load: Load) -> Acks:
+    async def publish(self, load: Load) -> PeerAcks:
         meter = self._meter = Meter(load)
         payload, started = bytes(load.size), perf_counter()
         while not meter.is_over:
@@ -224,7 +224,7 @@ class _NatsClient(asyncio.Protocol):
                 await asyncio.sleep(0)
             else:
                 await self._pause(load)
-        return Acks(meter.messages, meter.latencies)
+        return PeerAcks(meter.messages, meter.latencies)
 
     async def _pause(self, load: Load) -> None:
         """Until something is acknowledged, or the next one is due."""
@@ -247,7 +247,7 @@ class _NatsClient(asyncio.Protocol):
 # --- PySyncObj ----------------------------------------------------------------------------------------------------------
 
 
-async def _pysyncobj(directory: Path, load: Load, journal: bool) -> list[Acks]:
+async def _pysyncobj(directory: Path, load: Load, journal: bool) -> list[PeerAcks]:
     addresses = [f"{LOOPBACK}:{port}" for port in _free_ports(COPIES)]
     async with Workers() as workers:
         running = [await workers.start(f"pysyncobj {number}", __name__) for number in range(COPIES)]
@@ -260,7 +260,7 @@ async def _pysyncobj(directory: Path, load: Load, journal: bool) -> list[Acks]:
         for worker in running:
             worker.send({"go": True})
         lines = [await worker.hear("acks", WARM_UP_S + load.seconds + START_S) for worker in running]
-    return [Acks(*line["acks"]) for line in lines]
+    return [PeerAcks(*line["acks"]) for line in lines]
 
 
 async def _member() -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from transis.bench.log_peers import WARM_UP_S, Acks, Load, Meter, measure_peer, peers_here, summary
+from transis.bench.log_peers import WARM_UP_S, Load, Meter, PeerAcks, measure_peer, peers_here, summary
 from transis.bench.machines import (
     BenchError,
     NodePlace,
@@ -113,7 +113,7 @@ def _beside(name: str, full: Load, paced: Load, ours: dict[str, Any]) -> dict[st
 def _measure_replicas(request: ReplicateRequest, load: Load, directory: Path) -> dict[str, Any]:
     with TemporaryDirectory(dir=directory) as inner, Site(request.replicas, Path(inner), engine=request.engine) as site:
         lines = asyncio.run(_run_members(site, load))
-    acks = [Acks(*line["acks"]) for line in lines]
+    acks = [PeerAcks(*line["acks"]) for line in lines]
     messages = sum(one.messages for one in acks)
     posted = max(1, messages * load.size)
     return summary(acks, load.seconds) | {

@@ -43,7 +43,7 @@ from transis.groups.messages import (
     decode_control,
     encode_control,
 )
-from transis.groups.quorum import NO_LIST, KnownLists, QuorumList, Verdict
+from transis.groups.quorum import NO_LIST, KnownLists, QuorumList, QuorumVerdict
 from transis.groups.table import (
     ChangeLog,
     GroupState,
@@ -471,15 +471,15 @@ class GroupLayer:
         self._router.forget()
         self.table.forget_finished(groups)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> QuorumVerdict:
         """Whether the configuration in force is primary, as far as is known now, and how quorum lists differ if they do."""
         view = self._transitional or self._view
-        return Verdict(None) if view is None else self._lists.judge(view.nodes)
+        return QuorumVerdict(None) if view is None else self._lists.judge(view.nodes)
 
-    def _judged(self, view: View) -> Verdict:
+    def _judged(self, view: View) -> QuorumVerdict:
         """For group views: the members of one configuration agree, so nobody judges before all have exchanged."""
         verdict = self._lists.judge(view.nodes)
-        return verdict if self._exchange is None or verdict.primary is None else Verdict(False)
+        return verdict if self._exchange is None or verdict.primary is None else QuorumVerdict(False)
 
     def _because(self, view: View) -> _Because:
         """Why the configuration's group views exist, and whether they are primary: if lists differ, the cause says so."""

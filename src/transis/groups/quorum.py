@@ -44,7 +44,7 @@ SHOWN_NAMES_MAX: Final = 16
 """Names of a list that a sentence has."""
 
 
-class Verdict(NamedTuple):
+class QuorumVerdict(NamedTuple):
     """`primary` is None if nobody has a list; `doubt` says how lists differ, if they do, and `lacks` how many nodes are needed,
     who of them is here, and who is missing, if the view is not primary. `mixed` says who goes on without a quorum and who does
     not, if not all are alike, and `holds` whether nothing goes on without one."""
@@ -132,19 +132,19 @@ class KnownLists:
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
-    def judge(self, nodes: tuple[NodeId, ...]) -> Verdict:
+    def judge(self, nodes: tuple[NodeId, ...]) -> QuorumVerdict:
         """Of members whose lists are known; with one whose list is not, none is primary."""
         lists = self._all(nodes)
         primary = judge(lists, nodes)
         if primary is None:
-            return Verdict(None)
+            return QuorumVerdict(None)
         mixed, holds = self._mixed(), any(one.holds for one in self._members.values())
         if any(node not in self._members for node in nodes):
-            return Verdict(False, "", "no quorum: not all nodes have told their quorum lists", mixed, holds)
+            return QuorumVerdict(False, "", "no quorum: not all nodes have told their quorum lists", mixed, holds)
         if self._differ():
             doubt = self._told(nodes)
-            return Verdict(False, doubt, doubt, mixed, holds)
-        return Verdict(primary, "", lacking(lists, nodes), mixed, holds)
+            return QuorumVerdict(False, doubt, doubt, mixed, holds)
+        return QuorumVerdict(primary, "", lacking(lists, nodes), mixed, holds)
 
     def _differ(self) -> bool:
         return not fit(self._all(tuple(self._members)))

@@ -15,7 +15,7 @@ from transis import __version__
 from transis.engine.base import Engine
 from transis.groups.exchange import WAITING_BYTES_MAX
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
-from transis.groups.quorum import QuorumList, Verdict
+from transis.groups.quorum import QuorumList, QuorumVerdict
 from transis.groups.table import ChangeLog, Table
 from transis.lansis.engine import LansisEngine
 from transis.node.identity import Identity, Stage
@@ -454,9 +454,9 @@ class Node:
     def raises_without_quorum(self) -> bool:
         return self._config.without_quorum == "raise"
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> QuorumVerdict:
         """Whether the configuration in force is primary, and how quorum lists differ if they do."""
-        return Verdict(None) if self._groups is None else self._groups.verdict()
+        return QuorumVerdict(None) if self._groups is None else self._groups.verdict()
 
     def statistics(self) -> dict[str, int]:
         """Figures for an operator: the engine's, what was rejected by what was wrong with it, and the groups'."""

@@ -76,12 +76,12 @@ def _found(
         from transis.spark.progress import require_spark
 
         require_spark()
-        from transis.spark.progress import Steps
+        from transis.spark.progress import StepTimer
         from transis.spark.reconcile import ReconcileRequest
         from transis.spark.reconcile import reconcile as reconciled
         from transis.spark.sides import read_keys
 
-        return reconciled(ReconcileRequest(archive, group, read_keys(key), chosen, out, master, ui), Steps())
+        return reconciled(ReconcileRequest(archive, group, read_keys(key), chosen, out, master, ui), StepTimer())
     except TransisError as error:
         raise unable("reconcile", error) from None
 

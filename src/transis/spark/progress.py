@@ -133,7 +133,7 @@ class JobStep(NamedTuple):
     seconds: float
 
 
-class Steps:
+class StepTimer:
     """`with steps("reading 12 segments"): ...` shows the words and the time so far, and keeps how long it took."""
 
     def __init__(self, stream: TextIO | None = None) -> None:

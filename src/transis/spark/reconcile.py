@@ -38,7 +38,7 @@ from transis.spark.archive import (
 from transis.spark.inputs import checkpointed, is_local, local_path
 from transis.spark.lineage import Lineage, Policy, RingName, RingParting, Side
 from transis.spark.once import configurations, conflicting_keys, in_views, messages, views
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.spark.session import spark_session, ui_address
 from transis.spark.sides import conflicts, lineage_of, merged, only_one_side, side_by_side, with_keys
 from transis.trace.files import rename
@@ -102,7 +102,7 @@ class Reconciled:
         return not (self.contradictions.total or self.conflicts.total or any(row.kind in MISSING for row in self.gaps.rows))
 
 
-def reconcile(request: ReconcileRequest, steps: Steps) -> Reconciled:
+def reconcile(request: ReconcileRequest, steps: StepTimer) -> Reconciled:
     group = request.group if request.group is not None else _only_group(request.archive)
     size = plain_size(find_files(request.archive, [group]))
     out = None if request.out is None else _new_directory(request.out)
@@ -132,7 +132,7 @@ def _new_directory(out: str) -> Path:
 
 
 class _Reconciliation:
-    def __init__(self, spark: SparkSession, request: ReconcileRequest, group: str, steps: Steps) -> None:
+    def __init__(self, spark: SparkSession, request: ReconcileRequest, group: str, steps: StepTimer) -> None:
         self._spark, self._request, self._group, self._steps = spark, request, group, steps
         self._stream = read_stream(spark, request.archive, [group])
 

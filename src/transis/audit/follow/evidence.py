@@ -25,7 +25,7 @@ import msgspec
 
 from transis.audit.follow.divergence import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.audit.job import AuditRequest, audit
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.trace.export import WHY, ExportRequest, export_wanted
 from transis.trace.files import publish, replace_durably
 from transis.types.errors import TransisError
@@ -46,7 +46,7 @@ Findings = list[dict[str, str]]
 
 def audited(place: Path) -> Findings:
     """What the exact audit finds in the evidence, in the Spark session that already runs."""
-    content = audit(AuditRequest((str(place),), only=EXACT), Steps())
+    content = audit(AuditRequest((str(place),), only=EXACT), StepTimer())
     return [{"property": one.property, "explanation": one.explanation} for one in content.violations]
 
 

@@ -39,7 +39,7 @@ from transis.audit.report.verdicts import (
     witness_events,
 )
 from transis.spark.inputs import checkpointed
-from transis.spark.progress import Steps
+from transis.spark.progress import StepTimer
 from transis.types.ids import Service
 
 # --- naming -----------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def collect_content(
     laid: HistoryTables,
     verdicts: list[Row],
     violations: list[Row],
-    steps: Steps,
+    steps: StepTimer,
     kept: EventStore | None = None,
     measure: bool = False,
 ) -> Content:
@@ -348,7 +348,7 @@ def _last_times(laid: HistoryTables, runs: list[int]) -> list[Row]:
     return events.groupBy("run").agg(F.max("time_us").alias("last_us")).collect()
 
 
-def _computed(spark: SparkSession, segments: Sequence[Row], steps: Steps) -> Computed:
+def _computed(spark: SparkSession, segments: Sequence[Row], steps: StepTimer) -> Computed:
     digest = sha256(",".join(sorted(row.inputs for row in segments)).encode()).hexdigest()
     return Computed(
         transis=__version__,
