@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_damage_is_named_with_its_remedy(tmp_path: Path, statement: str, what: s
     filled(tmp_path)
     damage(tmp_path, statement)
     assert problems(tmp_path) == [(what, remedy)]
+
+
+def test_a_write_ahead_log_that_was_taken_away_is_named(tmp_path: Path) -> None:
+    store = opened(tmp_path / "running")
+    fill(store)
+    store.tidy()
+    shutil.copytree(tmp_path / "running", tmp_path / "left", ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+    store.close()
+    found = Verification(tmp_path / "left").problems()
+    assert next(found) == (f"{LOG}-wal is missing, and with it the newest commits", REPLACE)
 
 
 def test_a_row_that_is_whole_but_of_another_order_is_named(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from transis.prsl.record import Record, What, change_of, fold
 from transis.replication import schema
 from transis.replication.history import IN_ORDER, creators, placed
 from transis.replication.schema import LOCK, LOG, TROUBLE, Damaged, explained
+from transis.replication.wal import wal_of
 from transis.types.errors import StoreError
 
 STEP_ROWS: Final = 256
@@ -280,9 +281,9 @@ def look(directory: Path, see: Callable[[sqlite3.Connection], T]) -> T:
     """One short read transaction. Every trouble is a sentence."""
     path = _log_in(directory)
     try:
-        if not _wal(path).exists():
+        if not wal_of(path).exists():
             found = _look_at(path, see, "&immutable=1")
-            if not _wal(path).exists():
+            if not wal_of(path).exists():
                 return found
         return _look_at(path, see, "")
     except TROUBLE as error:
@@ -294,10 +295,6 @@ def _look_at(path: Path, see: Callable[[sqlite3.Connection], T], how: str) -> T:
         database.execute("begin")
         _require_version(path, database)
         return see(database)
-
-
-def _wal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
 
 
 def _log_in(directory: Path) -> Path:

@@ -18,7 +18,7 @@ from transis.prsl.core import Config
 from transis.prsl.log import Stored, StoreRecord
 from transis.prsl.machine import first_base
 from transis.prsl.record import DIRECTORY_SIZE
-from transis.replication import schema
+from transis.replication import schema, wal
 from transis.replication.history import DiskHistory, load
 from transis.replication.schema import LOCK, LOG
 from transis.replication.tables import Tables
@@ -65,11 +65,17 @@ class Store:
     def _open(self, group: str, name: str, founders: Sequence[str], identity: bytes) -> sqlite3.Connection:
         path = self.path / LOG
         is_new = not path.exists()
+        if missing := wal.missing_beside(path):
+            raise schema.Damaged(missing)
         database = schema.connect(path, "mode=rwc")
         self._held.callback(database.close)
         database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = full")
         database.execute(f"pragma wal_autocheckpoint = {WAL_PAGES}")
+        _, whole, _ = database.execute("pragma wal_checkpoint(passive)").fetchone()
+        if damaged := wal.damaged_in(path, whole):
+            raise schema.Damaged(damaged)
+        self._held.callback(wal.mark_closed, self.path)
         if is_new or schema_is_missing(database):
             assert len(identity) == DIRECTORY_SIZE
             _found(database, group, name, founders, identity)
@@ -89,6 +95,7 @@ class Store:
     def _next_life(self) -> int:
         life = int(schema.value_of(self._database, "life")) + 1
         self._database.execute(schema.SAVE_META, ("life", life))
+        wal.mark_open(self.path)
         return life
 
     # --- writing ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from transis.prsl.prefix import Base, Numbers, next_digest
 from transis.replication import schema
 from transis.replication.history import ACTION, IN_ORDER, creators
 from transis.replication.reader import look
-from transis.replication.schema import REPLACE, Damaged, Row
+from transis.replication.schema import LOG, REPLACE, Damaged, Row
+from transis.replication.wal import missing_beside
 from transis.types.errors import StoreError
 
 STEP: Final = 1000
@@ -69,6 +70,8 @@ class Verification:
     def problems(self) -> Iterator[Problem]:
         """StoreError if it cannot be looked at, at all."""
         look(self.directory, lambda database: None)
+        if missing := missing_beside(self.directory / LOG):
+            yield Problem(missing)
         try:
             yield from look(self.directory, self._meta)
             green = look(self.directory, lambda database: schema.number_of(database, "green"))
@@ -82,7 +85,7 @@ class Verification:
 
     def _meta(self, database: sqlite3.Connection) -> list[Problem]:
         said = [row[0] for row in database.execute(f"pragma quick_check({PAGES_SHOWN})")]
-        found = [Problem(f"{schema.LOG}: {one}") for one in said if one != "ok"]
+        found = [Problem(f"{LOG}: {one}") for one in said if one != "ok"]
         for key, type_ in (("base", Base), ("checkpoint", Snapshot), ("snapshot", Snapshot), ("marks", Marks)):
             try:
                 schema.kept(database, key, type_)
