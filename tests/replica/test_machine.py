@@ -72,6 +72,7 @@ def test_a_machine_comes_back_as_it_was(tmp_path: Path) -> None:
         await machines[0].open("7", 100)
         await machines[1].move("7", "9", 30)
         await machines[2].draw()
+        await asyncio.gather(*(machine.all() for machine in machines))
         before = [dict(vars(thing)) for thing in site.things.values()]
         for name in NAMES:
             await site.close_log(name)
