@@ -6,7 +6,6 @@ from collections import deque
 from random import Random
 from typing import NamedTuple
 
-from tests.prsl.checks import Ledger, Violation
 from tests.prsl.streams import Arrival, File, Streams
 from transis.prsl.actions import ActionId
 from transis.prsl.log import Opened, Snapshot, Stored, StoreRecord
@@ -30,6 +29,7 @@ from transis.prsl.outputs import (
     TakeSnapshot,
 )
 from transis.prsl.record import What
+from transis.sim.replicas.ledger import Ledger, Violation
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
 

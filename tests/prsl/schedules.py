@@ -13,10 +13,10 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tests.prsl.checks import Violation
 from tests.prsl.replicas import Cluster, Crash, Disk, Replica
 from transis.prsl.core import Config
 from transis.prsl.record import What
+from transis.sim.replicas.ledger import Violation
 from transis.types.ids import ProcessId
 
 NAMES = ("ann", "bob", "cyd", "dan", "eve")

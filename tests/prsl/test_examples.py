@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.prsl.checks import Violation
-from tests.prsl.defects import BY_EXAMPLE, DEFECTS
+from tests.prsl.catching import BY_EXAMPLE
 from tests.prsl.examples import EXAMPLES, empty_disk_under_its_old_identity
 from tests.prsl.stories import Story
 from transis.sim.defects import changed
+from transis.sim.replicas.defects import REPLICA_DEFECTS
+from transis.sim.replicas.ledger import Violation
 
 NAMED = {example.__name__: example for example in EXAMPLES}
 
@@ -22,7 +23,7 @@ def test_the_machine_gets_it_right(example: Callable[[], Story]) -> None:
 
 @pytest.mark.parametrize(("defect", "example"), BY_EXAMPLE.items(), ids=list(BY_EXAMPLE))
 def test_the_defect_is_caught(defect: str, example: str) -> None:
-    with changed(DEFECTS[defect].changes), pytest.raises((Violation, AssertionError)):
+    with changed(REPLICA_DEFECTS[defect].changes), pytest.raises((Violation, AssertionError)):
         NAMED[example]()
 
 

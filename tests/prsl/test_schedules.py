@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
-from tests.prsl.checks import Violation
-from tests.prsl.defects import BY_EXAMPLE, BY_SCHEDULE, DEFECTS
+from tests.prsl.catching import BY_EXAMPLE, BY_SCHEDULE
 from tests.prsl.schedules import World, run
 from transis.sim.defects import changed
+from transis.sim.replicas.defects import REPLICA_DEFECTS
+from transis.sim.replicas.ledger import Violation
 
 BATCH = 40
 SEEDS_MAX = 2000
@@ -94,10 +95,10 @@ def is_caught(seed: int) -> bool:
 @pytest.mark.parametrize(("defect", "seed"), BY_SCHEDULE.items(), ids=list(BY_SCHEDULE))
 def test_the_defect_is_caught(defect: str, seed: int) -> None:
     """The seed that is known first; when schedules change another one may do it, but not beyond the two thousandth."""
-    with changed(DEFECTS[defect].changes):
+    with changed(REPLICA_DEFECTS[defect].changes):
         assert is_caught(seed) or any(is_caught(other) for other in range(SEEDS_MAX))
     run(seed)
 
 
 def test_every_defect_is_caught_somewhere() -> None:
-    assert set(BY_EXAMPLE) | set(BY_SCHEDULE) == set(DEFECTS)
+    assert set(BY_EXAMPLE) | set(BY_SCHEDULE) == set(REPLICA_DEFECTS)

@@ -21,6 +21,6 @@ def written_down(
     verdicts, broken = (("safe_7_1", "held", 7, 0),), ("x",) if traces else ()
     ran = SeedResult(
         seed, "", "replay it", 2, verdicts, broken, deliveries, 1, 5, {"crash": 1}, 9, None, 20, 0.5,
-        {"Gather\tjoin": 1}, {}, {"crash\tGather": 2}, {"T1": 1}, {}, {}, "ab",
+        {"Gather\tjoin": 1}, {}, {"crash\tGather": 2}, {"T1": 1}, {}, {}, {}, "ab",
     )  # fmt: skip
     return SeedRow(BUILD, RING, seed, outcome, timeout_s, "", "replay it", ran if outcome == RAN else None, traces or {})

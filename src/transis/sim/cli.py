@@ -39,10 +39,12 @@ from transis.cli.options import (
 from transis.sim.defects import GROUP_DEFECTS, defects_of
 from transis.sim.network import WireLog
 from transis.sim.picture import Drawing, picture_of
-from transis.sim.plan import JUDGES, TOTEM, Scenario, plan_text
-from transis.sim.run import RunOutcome, beyond_promise
+from transis.sim.plan import JUDGES, ORDERINGS, TOTEM, Scenario, plan_text
+from transis.sim.replicas.defects import REPLICA_DEFECTS
+from transis.sim.run import RunOutcome, beyond_promise, draw_run
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.runs import (
+    LAYERS,
     SimulateRequest,
     Tally,
     broken_of,
@@ -54,10 +56,10 @@ from transis.sim.runs import (
     seed_bar,
     seeds_of,
     trace_of,
+    with_layer,
 )
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
-from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id
 from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
@@ -78,6 +80,7 @@ SIMULATE_EXAMPLES = """Examples:
   transis simulate --seeds 0:500 --json > out.json
   transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave and send[/dim]
   transis simulate --groups --nodes 128 --seed 1
+  transis simulate --layer prsl --seeds 0:2000 [dim]# replicas that survive everything[/dim]
   transis simulate --engine lansis --seeds 0:2000
   transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
   transis simulate --engine lansis --order toto --judge evs --seed 74 [dim]# why toto is not evs[/dim]
@@ -119,6 +122,8 @@ def simulate(
     groups: Annotated[
         bool, typer.Option("--groups", help="With process groups: client processes join, leave, disconnect and send.")
     ] = False,
+    layer: Annotated[str, choice(LAYERS, "What runs above the engine: nothing, groups as with --groups, or replicas.")] = "nodes",
+    ordering: Annotated[str, choice(ORDERINGS, "How replicas order.")] = "corel",
     nodes: Annotated[int | None, typer.Option(help="Number of nodes; drawn by each seed if not given.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run one seed (0 if neither --seed nor --seeds is given).")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")] = None,
@@ -141,11 +146,12 @@ def simulate(
     """Simulate clusters under faults and check every guarantee.
 
     A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. With --groups it also
-    draws client processes, on the same cluster under the same faults, and the guarantees of groups are checked as well.
+    draws client processes, on the same cluster under the same faults, and the guarantees of groups are checked as well. With
+    --layer prsl it draws replicas with disks: they crash in the middle of a write, and lose power all at once.
 
     The summary also says how much was tested: the faults that struck, the states and events reached and never reached.
     """
-    scenario = scenario_of(engine, order, mode, partitions, judge)
+    scenario, has_groups = with_layer(scenario_of(engine, order, mode, partitions, judge), layer, ordering, groups)
     if broken == LIST:
         print_defects(stdout(), scenario)
         return
@@ -156,9 +162,9 @@ def simulate(
         jobs=jobs_of(jobs),
         broken=broken_of(broken, scenario),
         trace=trace_directory(trace),
-        groups=groups,
+        groups=has_groups,
     )
-    if broken in GROUP_DEFECTS and not groups:
+    if broken in GROUP_DEFECTS and not has_groups:
         raise wrong("--broken", repr(broken), "this is a defect of process groups, so give --groups too")
     drawing = Drawing(picture_file(show, "--show"), layers_of(layers))
     try:
@@ -187,8 +193,7 @@ def _carry_out_simulate(request: SimulateRequest, drawing: Drawing, json: bool, 
 def _shrunk(request: SimulateRequest, tally: Tally) -> Shrunk | None:
     if not tally.failures:
         return None
-    drawn = draw_groups if request.groups else draw
-    return shrink_plan(drawn(tally.failures[0].seed, request.nodes, request.scenario), request.broken)
+    return shrink_plan(draw_run(tally.failures[0].seed, request.nodes, request.groups, request.scenario), request.broken)
 
 
 def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, drawing: Drawing) -> str:
@@ -201,8 +206,7 @@ def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, drawing:
     elif tally.outcome is not None:
         plan = tally.outcome.plan
     elif tally.failures:
-        drawn = draw_groups if request.groups else draw
-        plan = drawn(tally.failures[0].seed, request.nodes, request.scenario)
+        plan = draw_run(tally.failures[0].seed, request.nodes, request.groups, request.scenario)
     else:
         return f"Nothing failed, so {drawing.file} was not drawn"
     wire = WireLog()
@@ -258,12 +262,13 @@ def print_defects(out: Console, scenario: Scenario) -> None:
     """The defects that an engine can be given, each with what it does."""
     table = plain_table("defect", "")
     table.columns[1].justify = "left"
-    for name, defect in defects_of(scenario.engine).items():
+    known = defects_of(scenario.engine) | (REPLICA_DEFECTS if scenario.replicas else {})
+    for name, defect in known.items():
         needs = " (needs --groups)" if name in GROUP_DEFECTS else " (needs --order toto)" if name.startswith("toto") else ""
         harmless = f"\nbreaks nothing: {defect.harmless}" if defect.harmless else ""
         table.add_row(name, Text(defect.why) + Text(needs + harmless, style="dim"))
     out.print(table)
-    say(out, f"transis simulate --engine {scenario.engine} --seeds 0:200 --broken NAME --shrink shows one being caught")
+    say(out, f"transis simulate {scenario.options} --seeds 0:200 --broken NAME --shrink shows one being caught")
 
 
 def print_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:

@@ -37,7 +37,7 @@ _LIFE: Final = re.compile(r"\S+/\d+")
 
 class Coverage(Observer):
     """Transitions and events by protocol state, faults by the state they met, traps, other notes, and what client processes of
-    nodes with groups went through."""
+    nodes with groups, and replicas, went through."""
 
     kinds = frozenset({Note})
 
@@ -48,6 +48,7 @@ class Coverage(Observer):
         self.traps: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.groups: Counter[str] = Counter()
+        self.replicas: Counter[str] = Counter()
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         for output in outputs:
@@ -80,6 +81,7 @@ class Coverage(Observer):
         self.traps.update(other.traps)
         self.notes.update(other.notes)
         self.groups.update(other.groups)
+        self.replicas.update(other.replicas)
 
     def never_reached(
         self, events: Iterable[Pair] = (), faults: Iterable[Pair] = (), traps: Iterable[str] = ()
@@ -100,6 +102,7 @@ class Coverage(Observer):
             "traps": dict(sorted(self.traps.items())),
             "notes": dict(sorted(self.notes.items())),
             "groups": dict(sorted(self.groups.items())),
+            **({"replicas": dict(sorted(self.replicas.items()))} if self.replicas else {}),
         }
 
 
@@ -125,6 +128,39 @@ GROUPS_EXPECTED: Final = (
     "run that waited",
 )
 """What a sweep ought to reach. Refused joins are left out: no simulation comes near the limits."""
+
+
+# --- replica coverage -------------------------------------------------------------------------------------------------
+
+REPLICA_STATES: Final = ("none", "STATES", "CONTENT", "MINORITY", "ATTEMPT", "PRIMARY")
+"""How far a replica's view has come; `none` while it is in no view."""
+COLOURS: Final = ("green", "yellow", "red", "behind")
+"""What a replica may hold when it settles in a primary or in a minority; and whether it lacks much of the order."""
+AT_REPLICAS: Final = ("kill", "drop", "hang", "crash", "leave", "partition", "heal")
+
+REPLICAS_EXPECTED: Final = (
+    *(f"state {state}" for state in REPLICA_STATES),
+    *(f"{colour} in {state}" for colour in COLOURS for state in ("MINORITY", "PRIMARY")),
+    *(f"{fault} met {state}" for fault in AT_REPLICAS for state in REPLICA_STATES),
+    *(f"delivered to {effect}" for effect in ("run", "again", "too_late", "void")),
+    *(f"{change} asked for" for change in ("join", "leave", "replace")),
+    "posted",
+    "bulk message",
+    "snapshot taken",
+    "snapshot sent",
+    "snapshot loaded",
+    "session lost",
+    "silent process",
+    "disk hangs",
+    "disk goes on",
+    "directory lost",
+    "record torn",
+    "power cut",
+    "replica started again",
+    "replica stopped",
+    "ended with a bare majority",
+)
+"""What a sweep with replicas ought to reach. In a primary nothing is red but what is held back."""
 
 
 def counted(history: History) -> Counter[str]:
@@ -196,8 +232,11 @@ class Expected(NamedTuple):
         return frozenset((kind, state) for kind in kinds for state in self.states) | {("restart", "down")}
 
     def never_reached(self, coverage: Coverage) -> dict[str, list[str]]:
-        """By table, what was expected and never seen; groups are included only if the runs had any."""
+        """By table, what was expected and never seen; groups and replicas are included only if the runs had any. With replicas
+        all processes are in one group, so that of groups there is less to reach."""
         missing = coverage.never_reached(self.events, self.faults, self.traps)
+        if coverage.replicas:
+            return missing | {"replicas": sorted(set(REPLICAS_EXPECTED) - set(+coverage.replicas))}
         return missing | {"groups": sorted(set(GROUPS_EXPECTED) - set(coverage.groups))} if coverage.groups else missing
 
 

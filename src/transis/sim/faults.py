@@ -77,6 +77,9 @@ MOMENTS: Final = MOMENTS_OF_TOTEM + MOMENTS_OF_LANSIS
 SEND_SIZE: Final = 100
 """Bytes of a message whose size does not matter."""
 
+REPLICA_ACTS: Final = ("post", "snapshot", "trim", "acknowledge", "add", "remove", "replace")
+"""What a replica at a node does, or is asked for: to add one there, to remove one there, to replace a lost one by one there."""
+
 WEATHERS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")
 """Rates that hold for the whole network; network.py says what each does."""
 
@@ -183,6 +186,54 @@ class ActAsClients(NodeFault):
 
 
 @dataclass(frozen=True, slots=True)
+class KillReplica(NodeFault):
+    """The replicas at this node die after so many more outputs, and come back some time later."""
+
+    kind: ClassVar[str] = "kill"
+    after: int = 0
+
+    def __str__(self) -> str:
+        return f"kill {self.node}" + (f" after={self.after}" if self.after else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DropSession(NodeFault):
+    """The replicas at this node lose their sessions, and open others."""
+
+    kind: ClassVar[str] = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class HangDisk(NodeFault):
+    """The disk of this node's replicas syncs nothing until it is freed."""
+
+    kind: ClassVar[str] = "hang"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDisk(NodeFault):
+    kind: ClassVar[str] = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class LoseDisk(NodeFault):
+    """The directory of a replica at this node is gone for good, and the replica with it."""
+
+    kind: ClassVar[str] = "wipe"
+
+
+@dataclass(frozen=True, slots=True)
+class ActAsReplica(NodeFault):
+    """Not a fault: a replica at the node, or its administrator, does something."""
+
+    kind: ClassVar[str] = "replica"
+    act: str = "snapshot"
+
+    def __str__(self) -> str:
+        return f"replica {self.node} {self.act}"
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionNetwork(InjectedFault):
     """Only hosts of one component hear each other; hosts that are not named make up one more component."""
 
@@ -261,7 +312,7 @@ class Ambush(NodeFault):
         return f"on {self.node} {self.moment.replace(' ', '_')}{later} {self.fault}"
 
 
-HARMLESS: Final = (Ambush, SendMessages, ActAsClients)
+HARMLESS: Final = (Ambush, SendMessages, ActAsClients, ActAsReplica)
 """What does no harm by itself: neither counted nor reported as a fault."""
 
 Schedule = tuple[tuple[int, InjectedFault], ...]
@@ -299,8 +350,16 @@ def _words(rest: str, least: int, most: int) -> list[str]:
 
 
 def _crash(rest: str) -> InjectedFault:
+    return CrashNode(*_who_after(rest))
+
+
+def _kill(rest: str) -> InjectedFault:
+    return KillReplica(*_who_after(rest))
+
+
+def _who_after(rest: str) -> tuple[str, int]:
     words = _words(rest, 1, 2)
-    return CrashNode(words[0], int(words[1].removeprefix("after=")) if len(words) == 2 else 0)
+    return words[0], int(words[1].removeprefix("after=")) if len(words) == 2 else 0
 
 
 def _restart(rest: str) -> InjectedFault:
@@ -325,6 +384,13 @@ def _send(rest: str) -> InjectedFault:
 def _ask(rest: str) -> InjectedFault:
     node, count = _words(rest, 2, 2)
     return ActAsClients(node, int(count))
+
+
+def _replica(rest: str) -> InjectedFault:
+    node, act = _words(rest, 2, 2)
+    if act not in REPLICA_ACTS:
+        raise ValueError(f"{act!r} is nothing that a replica does; known are {', '.join(REPLICA_ACTS)}")
+    return ActAsReplica(node, act)
 
 
 def _partition(rest: str) -> InjectedFault:
@@ -375,6 +441,12 @@ READERS: Final[dict[str, Callable[[str], InjectedFault]]] = {
     "slow": _slow,
     "send": _send,
     "ask": _ask,
+    "kill": _kill,
+    "drop": lambda rest: DropSession(_words(rest, 1, 1)[0]),
+    "hang": lambda rest: HangDisk(_words(rest, 1, 1)[0]),
+    "free": lambda rest: FreeDisk(_words(rest, 1, 1)[0]),
+    "wipe": lambda rest: LoseDisk(_words(rest, 1, 1)[0]),
+    "replica": _replica,
     "partition": _partition,
     "heal": lambda rest: HealNetwork(),
     "cut": lambda rest: CutLink(*_link(rest)),

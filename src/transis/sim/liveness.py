@@ -62,7 +62,7 @@ def budget_us(world: World, plan: Plan) -> int:
     """How long it may take from the end of the faults to rest."""
     timing = plan.config.timing
     nodes = len(plan.names)
-    attempt, round_us = _paces_us(plan)
+    attempt, round_us = paces_us(plan)
     backlog = sum(life.owed for life in judged(world)) * _datagrams_per_message(plan) // plan.config.window.window
     once = (
         QUARANTINE_ALLOWANCE_US
@@ -75,7 +75,7 @@ def budget_us(world: World, plan: Plan) -> int:
     return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * round_us + once)
 
 
-def _paces_us(plan: Plan) -> tuple[int, int]:
+def paces_us(plan: Plan) -> tuple[int, int]:
     """The longest that one attempt to form a view takes, and one round, after which everybody has a window of messages."""
     config, nodes = plan.config, len(plan.names)
     forming = config.detection_us + gathering_us(config)

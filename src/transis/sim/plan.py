@@ -23,14 +23,16 @@ JUDGES: Final = (PROMISED, "evs")
 
 
 class Scenario(NamedTuple):
-    """Which engine runs, how it orders and what it promises; whether the network may partition; and what the run is judged by:
-    the engine's promises, or all of extended virtual synchrony."""
+    """Which engine runs, how it orders and what it promises; whether the network may partition; what the run is judged by: the
+    engine's promises, or all of extended virtual synchrony; and whether there are replicas."""
 
     engine: str = "totem"
     order: str = "all-ack"
     mode: str = "evs"
     partitions: bool = True
     judge: str = PROMISED
+    replicas: str = ""
+    """How replicas order what they post; empty if there are none."""
 
     @property
     def options(self) -> str:
@@ -38,10 +40,13 @@ class Scenario(NamedTuple):
         order = f" --order {self.order}" if self.order != TOTEM.order else ""
         mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
         judge = f" --judge {self.judge}" if self.judge != TOTEM.judge else ""
-        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}{judge}"
+        replicas = f" --layer prsl --ordering {self.replicas}" if self.replicas else ""
+        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}{judge}{replicas}"
 
 
 TOTEM: Final = Scenario()
+ORDERINGS: Final = ("corel",)
+"""How replicas order."""
 
 
 # --- plan -------------------------------------------------------------------------------------------------------------
@@ -93,10 +98,50 @@ class ClientPlan:
     """With a quorum: at so many of the first nodes applications wait for it, and at the others they would go on."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """A replication group, one replica at each of the first nodes, and what its applications do. Times in microseconds."""
+
+    count: int = 0
+    """How many founders; without any there is no replication."""
+    ordering: str = "corel"
+    posts: int = 60
+    """Actions of all replicas together in the safety phase."""
+    interval_us: int = 20_000
+    """The average time between two of them."""
+    batch: int = 2
+    """The most messages in one action."""
+    size: int = 20
+    """Bytes of a message."""
+    retries_permille: int = 0
+    """The share of actions that carry a client key, half of them one that was used before."""
+    upkeep_us: int = 0
+    """The average time between two snapshots, trims or acknowledgements of a replica; 0 if there are none."""
+    lags_us: tuple[int, ...] = (20,)
+    """How long a replica takes for a piece of news; each life draws one of these."""
+    restart_us: int = 100_000
+    """The longest time until a dead replica is started again."""
+    power_permille: int = 500
+    """How often a node that fails takes the replicas of its computer with it."""
+    patience_us: int = 400_000
+    """After so long a commit counts as hung."""
+    silence_us: int = 2_000_000
+    """After so long a replica that has not told its STATE counts as silent."""
+    behind_max: int = 400
+    tail_max: int = 1 << 20
+    """So much of the green order a replica keeps in memory."""
+    keep_places: int = -1
+    """How many green actions stay when a log is trimmed; -1, all that some member lacks."""
+    acks_of_all: bool = False
+    explicit_ack: bool = False
+    keys_max: int = 3
+
+
 CONFIG: Final = Config(name="any")
 CONDITIONS: Final = Conditions()
 TRAFFIC: Final = Traffic()
 CLIENTS: Final = ClientPlan()
+REPLICAS: Final = ReplicaPlan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +152,7 @@ class Plan:
     conditions: Conditions = CONDITIONS
     traffic: Traffic = TRAFFIC
     clients: ClientPlan = CLIENTS
+    replicas: ReplicaPlan = REPLICAS
     schedule: Schedule = ()
     safety_us: int = 2_000_000
     """How long faults strike."""
@@ -139,11 +185,16 @@ class Plan:
 
     @property
     def has_groups(self) -> bool:
-        return self.clients.processes > 0
+        return self.clients.processes > 0 or self.has_replicas
+
+    @property
+    def has_replicas(self) -> bool:
+        return self.replicas.count > 0
 
     @property
     def scenario(self) -> Scenario:
-        return Scenario(self.config.engine, self.config.order, self.config.mode, not self.one_component, self.judge)
+        config, replicas = self.config, self.replicas.ordering if self.has_replicas else ""
+        return Scenario(config.engine, config.order, config.mode, not self.one_component, self.judge, replicas)
 
 
 def plan_text(plan: Plan) -> str:

@@ -17,15 +17,19 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from transis.audit.guarantees import UNPROMISED, check
+from transis.audit.guarantees import REPLICA_MEANINGS, UNPROMISED, check
 from transis.audit.guarantees.property import Findings, Report, Violation
 from transis.node.node import Node
 from transis.sim.coverage import Coverage, counted
-from transis.sim.defects import broken_engine
+from transis.sim.defects import broken_engine, changed
 from transis.sim.life import NodeFactory, SimulatedLife
 from transis.sim.liveness import FOREIGN, budget_us, compete, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.network import JourneyWatcher
 from transis.sim.plan import TOTEM, Plan, Scenario, plan_text
+from transis.sim.replicas.defects import REPLICA_DEFECTS
+from transis.sim.replicas.finish import end_with_replicas
+from transis.sim.replicas.group import ReplicationGroup
+from transis.sim.replicas.swarm import draw_replicas
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import GroupWorkload, Workload, everybody
 from transis.sim.world import FAULT, World
@@ -148,9 +152,17 @@ class RunOutcome:
 
 def replay_of(plan: Plan) -> str:
     """The one line that replays a run, if its plan is the one that its seed draws."""
-    nodes = "" if len(plan.names) == len(draw(plan.seed, scenario=plan.scenario).names) else f" --nodes {len(plan.names)}"
-    groups = " --groups" if plan.has_groups else ""
-    return f"transis simulate {plan.scenario.options}{groups}{nodes} --seed {plan.seed}"
+    scenario = plan.scenario
+    nodes = "" if len(plan.names) == len(draw_run(plan.seed, None, False, scenario).names) else f" --nodes {len(plan.names)}"
+    groups = " --groups" if plan.clients.processes else ""
+    return f"transis simulate {scenario.options}{groups}{nodes} --seed {plan.seed}"
+
+
+def draw_run(seed: int, nodes: int | None, groups: bool, scenario: Scenario) -> Plan:
+    """The plan of a seed: with replicas, with client processes, or of plain nodes."""
+    if scenario.replicas:
+        return draw_replicas(seed, nodes, scenario)
+    return (draw_groups if groups else draw)(seed, nodes, scenario)
 
 
 def simulate(
@@ -164,10 +176,10 @@ def simulate(
 ) -> RunOutcome:
     """Run a seed's plan, with client processes if `groups`, or the given plan, and judge it. `broken` names a defect."""
     if plan is None:
-        plan = draw_groups(seed, nodes, scenario) if groups else draw(seed, nodes, scenario)
+        plan = draw_run(seed, nodes, groups, scenario)
     run = SimulatedRun(plan)
     run.world.network.watchers += watchers
-    with broken_engine(broken):
+    with changed(REPLICA_DEFECTS[broken].changes) if broken in REPLICA_DEFECTS else broken_engine(broken):
         run.safety()
         run.liveness()
     return run.judged(broken)
@@ -187,7 +199,7 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
     """The plan's hosts, each with a moment at which it starts; the caller starts those of `later`."""
     key = sha256(f"key of {plan.seed}".encode()).digest() if plan.sealed else None
     world = World(plan.seed, plan.conditions, make_node, key)
-    if plan.has_groups:
+    if plan.clients.processes:
         world.sends_to = everybody(plan.clients)
     starts = world.streams["starts"]
     for name in plan.names:
@@ -207,6 +219,7 @@ class SimulatedRun:
     def __init__(self, plan: Plan, make_node: NodeFactory | None = None) -> None:
         self._plan = plan
         self.world = build_world(plan, make_node or node_of(plan))
+        self._replicas = ReplicationGroup(self.world, plan) if plan.has_replicas else None
         self._settled_us: int | None = None
         self._budget_us = 0
         self._liveness = Findings("liveness")
@@ -226,6 +239,8 @@ class SimulatedRun:
         self._workload.more(plan.traffic.messages * AFTERMATH_PERMILLE // 1000)
         world.run(world.now + world.now // 10)
         self._workload.close()
+        if self._replicas is not None:
+            end_with_replicas(world, plan, self._replicas)
         self._budget_us = budget_us(world, plan)
         self._settled_us = settle(world, plan, self._budget_us)
         self._liveness.checked = len(judged(world))
@@ -244,7 +259,8 @@ class SimulatedRun:
             world.coverage.notes["died ahead of the others"] += deaths_ahead(history)
         world.coverage.groups.update(counted(history) if self._plan.has_groups else {})
         report = check(history)
-        for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
+        of_harness = (self._liveness, self._fairness, self._incarnations(), *self._mishaps(), *self._of_replicas())
+        for findings in of_harness:
             report.verdicts[findings.name] = findings.verdict()
         return RunOutcome(
             plan=self._plan,
@@ -284,6 +300,19 @@ class SimulatedRun:
             (no_crash if mishap.property == "no_crash" else integrity).broken(f"at {mishap.time_us} us {mishap.explanation}")
         return [integrity, no_crash]
 
+    def _of_replicas(self) -> list[Findings]:
+        """What replicas promise, held against what all of them said and delivered."""
+        group = self._replicas
+        if group is None:
+            return []
+        found = {name: Findings(name) for name in REPLICA_MEANINGS}
+        for name, findings in found.items():
+            findings.checked = group.ledger.checked[name]
+        for violation in group.violations:
+            name, _, explanation = violation.partition(": ")
+            found[name].broken(explanation)
+        return list(found.values())
+
     def _history(self) -> History:
         """One trace per life, in order of ids; the foreign cluster's lives are not part of it."""
         hosts = {host.address for host in judged_hosts(self.world)}
@@ -292,7 +321,7 @@ class SimulatedRun:
 
 
 def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:
-    if plan.has_groups:
+    if plan.clients.processes:
         return GroupWorkload(world, plan.traffic, senders, plan.clients, plan.names)
     return Workload(world, plan.traffic, senders)
 

@@ -21,7 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transis.cli.options import one_of, wrong
 from transis.sim.defects import DEFECTS, defects_of
-from transis.sim.plan import JUDGES, TOTEM, Scenario
+from transis.sim.plan import JUDGES, ORDERINGS, TOTEM, Scenario
+from transis.sim.replicas.defects import REPLICA_DEFECTS
 from transis.sim.run import RunOutcome, simulate
 from transis.sim.sweep import SeedJob, SeedResult, SweepSummary, in_workers, order_of, result_of, run_job, write_trace
 from transis.types.config import ENGINES, MODES, ORDERS
@@ -47,6 +48,21 @@ def scenario_of(engine: str, order: str, mode: str, partitions: bool, judge: str
         option, given = ("--order", order) if order != TOTEM.order else ("--mode", mode)
         raise wrong(option, repr(given), "only the engine lansis has a choice, so give --engine lansis too")
     return scenario
+
+
+LAYERS: Final = ("nodes", "groups", "prsl")
+"""What runs above the engines: nothing, client processes in groups, or replicas."""
+
+
+def with_layer(scenario: Scenario, layer: str, ordering: str, groups: bool) -> tuple[Scenario, bool]:
+    """The scenario with its replicas, and whether there are client processes; `--groups` is short for one of the layers."""
+    one_of("--ordering", ordering, ORDERINGS)
+    if one_of("--layer", layer, LAYERS) == "prsl" and (scenario.order, scenario.mode) != (TOTEM.order, TOTEM.mode):
+        option, given = ("--order", scenario.order) if scenario.order != TOTEM.order else ("--mode", scenario.mode)
+        raise wrong(option, repr(given), "replicas need views that promise evs, and these do not, so leave it out")
+    if groups and layer == "prsl":
+        raise wrong("--groups", "--layer prsl", "replicas are the client processes of their runs, so leave --groups out")
+    return scenario._replace(replicas=ordering if layer == "prsl" else ""), groups or layer == "groups"
 
 
 def seeds_of(seed: int | None, seeds: str | None) -> range:
@@ -82,7 +98,9 @@ def jobs_of(jobs: int | None) -> int:
 
 
 def broken_of(name: str, scenario: Scenario) -> str:
-    known = defects_of(scenario.engine)
+    known = defects_of(scenario.engine) | (REPLICA_DEFECTS if scenario.replicas else {})
+    if name in REPLICA_DEFECTS and not scenario.replicas:
+        raise wrong("--broken", repr(name), "this defect is one of replicas, so give --layer prsl too")
     if name in DEFECTS and name not in known:
         others = " and ".join(DEFECTS[name].engines)
         raise wrong("--broken", repr(name), f"this is a defect of {others}; {scenario.engine} has {', '.join(known)}")
@@ -94,7 +112,7 @@ def broken_of(name: str, scenario: Scenario) -> str:
 
 
 def complete_broken(incomplete: str) -> list[tuple[str, str]]:
-    return [(name, defect.why) for name, defect in DEFECTS.items() if name.startswith(incomplete)]
+    return [(name, defect.why) for name, defect in (DEFECTS | REPLICA_DEFECTS).items() if name.startswith(incomplete)]
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ OUTCOMES: Final = pa.schema(
         ("faults", _COUNTS),
         *((name, pa.int64()) for name in ("virtual_us", "settled_us", "budget_us")),
         ("wall_s", pa.float64()),
-        *((name, _COUNTS) for name in ("events", "transitions", "fault_states", "traps", "notes", "groups")),
+        *((name, _COUNTS) for name in ("events", "transitions", "fault_states", "traps", "notes", "groups", "replicas")),
         ("digest", pa.string()),
     ]
 )

@@ -75,6 +75,7 @@ class SeedResult(msgspec.Struct, frozen=True):
     traps: dict[str, int]
     notes: dict[str, int]
     groups: dict[str, int]
+    replicas: dict[str, int]
     digest: str
 
     @property
@@ -83,7 +84,8 @@ class SeedResult(msgspec.Struct, frozen=True):
         coverage.events = Counter({(state, event): n for (state, event), n in _parts(self.events)})
         coverage.transitions = Counter({(old, event, new): n for (old, event, new), n in _parts(self.transitions)})
         coverage.faults = Counter({(kind, state): n for (kind, state), n in _parts(self.fault_states)})
-        coverage.traps, coverage.notes, coverage.groups = Counter(self.traps), Counter(self.notes), Counter(self.groups)
+        coverage.traps, coverage.notes = Counter(self.traps), Counter(self.notes)
+        coverage.groups, coverage.replicas = Counter(self.groups), Counter(self.replicas)
         return coverage
 
 
@@ -179,6 +181,7 @@ def result_of(outcome: RunOutcome, wall_s: float = 0.0, digest: str = "") -> See
         traps=_sorted(coverage.traps),
         notes=_sorted(coverage.notes),
         groups=_sorted(coverage.groups),
+        replicas=_sorted(coverage.replicas),
         digest=digest,
     )
 
@@ -284,7 +287,10 @@ def order_of(scenario: Scenario) -> str:
 
 # --- build ------------------------------------------------------------------------------------------------------------
 
-ROOMS: Final = ("types", "wire", "engine", "totem", "lansis", "groups", "node", "sessions", "trace", "sim", "audit/guarantees")
+ROOMS: Final = (
+    *("types", "wire", "engine", "totem", "lansis", "groups", "node", "sessions", "prsl"),
+    *("trace", "sim", "audit/guarantees"),
+)
 DIGITS: Final = 12
 
 

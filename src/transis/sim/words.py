@@ -24,7 +24,8 @@ from transis.audit.guarantees.property import NOT_EXERCISED, NOT_PROMISED, Verdi
 from transis.audit.words import COLOURS
 from transis.cli.options import counted, plain_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
-from transis.sim.coverage import Coverage, Expected, Pair, expected_of
+from transis.sim.coverage import COLOURS as OF_REPLICAS
+from transis.sim.coverage import REPLICA_STATES, REPLICAS_EXPECTED, Coverage, Expected, Pair, expected_of
 from transis.sim.plan import TOTEM
 from transis.sim.run import RunOutcome
 from transis.sim.runs import Failure, SimulateRequest, Tally
@@ -161,6 +162,7 @@ def coverage_tables(coverage: Coverage, runs: int, engine: str = "totem") -> Ren
         Text(_traps(coverage)),
         Text(),
         *([Text(_groups(coverage)), Text()] if coverage.groups else []),
+        *(_of_replicas(coverage) if coverage.replicas else []),
         *(_missing_counts(missing, wanted) if runs == 1 else _missing_names(missing)),
     ]
     return Group(*parts)
@@ -209,6 +211,36 @@ def _trap(name: str) -> str:
 
 def _groups(coverage: Coverage) -> str:
     return "Groups: " + ", ".join(f"{what} {count:,}" for what, count in sorted(coverage.groups.items()))
+
+
+def _of_replicas(coverage: Coverage) -> Iterator[RenderableType]:
+    """Which faults met which states, which colours there were in them, and all else."""
+    met = _pairs(coverage.replicas, " met ")
+    yield _pair_table("Faults × states of replicas", _rows(met), met, _expected_pairs(" met "), REPLICA_STATES)
+    yield Text()
+    held = _pairs(coverage.replicas, " in ")
+    yield _pair_table("Colours held", OF_REPLICAS, held, _expected_pairs(" in "), ("MINORITY", "PRIMARY"))
+    yield Text()
+    others = sorted((what, count) for what, count in coverage.replicas.items() if " met " not in what and " in " not in what)
+    yield Text("Replicas: " + ", ".join(f"{what} {count:,}" for what, count in others if count))
+    yield Text()
+
+
+def _pairs(counts: Mapping[str, int], between: str) -> dict[Pair, int]:
+    found = {}
+    for name, count in counts.items():
+        first, word, second = name.partition(between)
+        if word:
+            found[(first, second)] = count
+    return found
+
+
+def _rows(pairs: Mapping[Pair, int]) -> list[str]:
+    return sorted({first for first, _ in pairs})
+
+
+def _expected_pairs(between: str) -> frozenset[Pair]:
+    return frozenset(_pairs(dict.fromkeys(REPLICAS_EXPECTED, 1), between))
 
 
 def _natural(name: str) -> tuple[int, str]:
@@ -455,6 +487,7 @@ def as_dict(request: SimulateRequest, tally: Tally) -> dict[str, Any]:
         **({} if request.scenario.partitions else {"partitions": False}),
         **({} if request.scenario.judge == TOTEM.judge else {"judge": request.scenario.judge}),
         "groups": request.groups,
+        **({"layer": "prsl", "ordering": request.scenario.replicas} if request.scenario.replicas else {}),
         "seeds": {"first": request.seeds[0], "last": request.seeds[-1], "count": len(request.seeds)},
         "broken_engine": request.broken or None,
         "runs": summary.runs,

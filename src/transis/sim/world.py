@@ -20,14 +20,20 @@ from transis.sim.faults import (
     COPY_SUFFIX,
     HARMLESS,
     ActAsClients,
+    ActAsReplica,
     Ambush,
     CopyDirectory,
     CrashNode,
     CutLink,
     Delay,
+    DropSession,
+    FreeDisk,
+    HangDisk,
     HealNetwork,
     InjectedFault,
+    KillReplica,
     LeaveCluster,
+    LoseDisk,
     MendLink,
     NodeFault,
     PartitionNetwork,
@@ -88,7 +94,8 @@ class World:
     """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory.
 
     `sends_to` is the address of what a schedule sends, and `ask` makes a client process of a host act, where there are
-    groups. `observers_of` and `open_sessions` are asked when a life begins: who else observes it, and what serves its clients.
+    groups; `at_replicas` does to the replicas of a host what a fault says. `observers_of` and `open_sessions` are asked when a
+    life begins: who else observes it, and what serves its clients.
     """
 
     def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
@@ -109,6 +116,9 @@ class World:
         self.at_peace = False
         self.sends_to = b""
         self.ask: Callable[[Host], None] = _ask_nothing
+        self.at_replicas: Callable[[Host, NodeFault], None] = _no_replicas
+        self.met: Callable[[InjectedFault], None] = _unmet
+        """Is told of each fault before it strikes."""
         self.observers_of: Callable[[SimulatedLife], Sequence[Observer]] = lambda life: ()
         self.open_sessions: Callable[[Host, SimulatedLife], Sessions] | None = None
         self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
@@ -206,6 +216,7 @@ class World:
         self.log.append((self.now, str(fault)))
         if not isinstance(fault, HARMLESS):
             self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
+            self.met(fault)
         _strike(self, fault)
 
     def strike_unless_at_peace(self, fault: InjectedFault) -> None:
@@ -243,6 +254,14 @@ class World:
 
 def _ask_nothing(host: Host) -> None:
     """Nodes without groups have no client processes."""
+
+
+def _no_replicas(host: Host, fault: NodeFault) -> None:
+    """Only some runs have replicas."""
+
+
+def _unmet(fault: InjectedFault) -> None:
+    """Only replicas want to know."""
 
 
 def _equal(delivered: bytes | memoryview, submitted: bytes) -> bool:
@@ -330,6 +349,10 @@ def _ask(world: World, host: Host, fault: ActAsClients) -> None:
         world.ask(host)
 
 
+def _at_replicas(world: World, host: Host, fault: NodeFault) -> None:
+    world.at_replicas(host, fault)
+
+
 def _ambush(world: World, host: Host, fault: Ambush) -> None:
     host.ambushes.append(fault)
 
@@ -382,6 +405,12 @@ _ON_HOST: Final[dict[type[InjectedFault], Callable[[World, Host, Any], None]]] =
     SlowNode: _slow,
     SendMessages: _send,
     ActAsClients: _ask,
+    KillReplica: _at_replicas,
+    DropSession: _at_replicas,
+    HangDisk: _at_replicas,
+    FreeDisk: _at_replicas,
+    LoseDisk: _at_replicas,
+    ActAsReplica: _at_replicas,
     Ambush: _ambush,
 }
 

@@ -53,6 +53,7 @@ __all__ = [
     "HARNESS_MEANINGS",
     "NODE_PROPERTIES",
     "PROPERTIES",
+    "REPLICA_MEANINGS",
     "UNPROMISED",
     "Report",
     "Verdict",
@@ -140,11 +141,26 @@ HARNESS_MEANINGS: Final = {
 }
 """What no trace alone can show: the simulator and the demo, which see more, judge it."""
 
+REPLICA_MEANINGS: Final = {
+    "replicated_order": "an action has one place and offset at all replicas, for all time",
+    "replicated_fifo": "actions of one replica are ordered as it posted them",
+    "replicated_causal": "an action is ordered behind all that its poster could have seen",
+    "accepted_never_lost": "what was accepted is ordered in the end",
+    "one_primary": "no two primaries have one number",
+    "stable_is_everywhere": "what is called stable is on the disk of every member",
+    "exactly_once_keys": "an action with a client key runs at most once",
+    "delivered_is_synced": "what a replica delivers is on its disk",
+    "replicas_live": "any majority that is together orders all it knows in time",
+    "replicas_run": "no replica raised an error",
+}
+"""What replicas promise (docs/replication.md): judged in simulations that have any."""
+
 ALL_MEANINGS: Final = {
     **EVIDENCE_MEANINGS,
     **{one.name: one.meaning for one in _OF_NODES},
     **HARNESS_MEANINGS,
     **{one.name: one.meaning for one in _OF_GROUPS},
+    **REPLICA_MEANINGS,
 }
 """Everything that has a verdict, in the order of reports."""
 

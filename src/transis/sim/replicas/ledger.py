@@ -9,14 +9,23 @@ one_primary           one committed primary has one view
 stable_is_everywhere  what is called stable is on the disk of every member, and acknowledged by every application
 exactly_once_keys     an action with a client key runs at most once
 said_is_synced        what a message reveals is on the disk of its sender
+delivered_is_synced   what is delivered is in the order on the disk of who delivers it
+
+Schedules of tests and the simulator hold their replicas against the same ledger.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
 
 from transis.prsl.actions import Action, ActionId
 from transis.prsl.outputs import Effect, Ordered
+
+STATE_SIZE: Final = 8
+"""Bytes of an application's state."""
 
 
 class Violation(Exception):
@@ -38,6 +47,8 @@ class Ledger:
         self.ran: dict[bytes, int] = {}
         self.primaries: dict[int, int] = {}
         self.refused: set[ActionId] = set()
+        self.checked: Counter[str] = Counter()
+        """How often each promise was looked at."""
 
     def post(self, action: ActionId, seen: frozenset[ActionId]) -> None:
         self.posted[action] = seen
@@ -45,6 +56,7 @@ class Ledger:
     def deliver(self, where: str, ordered: Ordered, state: int) -> int:
         """The action is delivered at a replica whose state before it is given; returns the state behind it."""
         place, action = ordered.place, ordered.action
+        self.checked["replicated_order"] += 1
         if self.states[place] != state:
             raise Violation(f"replicated_order: the state before place {place} differs at {where}")
         if place == len(self.order):
@@ -62,6 +74,7 @@ class Ledger:
 
     def _append(self, where: str, action: Action, ordered: Ordered) -> None:
         creator, lane, number = action.id
+        self.checked.update(("replicated_fifo", "replicated_causal"))
         if action.id in self.placed:
             raise Violation(
                 f"replicated_order: {action.id} has the places {self.placed[action.id]} and {ordered.place} at {where}"
@@ -74,6 +87,7 @@ class Ledger:
             if seen not in self.placed:
                 raise Violation(f"replicated_causal: {action.id} before {seen}, which its poster had seen, at {where}")
         if action.key and ordered.effect == Effect.RUN:
+            self.checked["exactly_once_keys"] += 1
             if action.key in self.ran:
                 raise Violation(f"exactly_once_keys: a key ran at {self.ran[action.key]} and at {ordered.place}")
             self.ran[action.key] = ordered.place
@@ -82,6 +96,7 @@ class Ledger:
         self.offsets.append(ordered.offset + action.count)
 
     def primary(self, where: str, number: int, tag: int) -> None:
+        self.checked["one_primary"] += 1
         if self.primaries.setdefault(number, tag) != tag:
             raise Violation(f"one_primary: {where} is in another primary {number}")
 
@@ -90,6 +105,7 @@ class Ledger:
         many are away that what it makes would have no majority."""
         gone = set(lost)
         accepted = {action for action in self.accepted - self.refused if with_changes or not action.lane}
+        self.checked["accepted_never_lost"] += len(accepted)
         missing = sorted(action for action in accepted if action.creator not in gone and action not in self.placed)
         if missing:
             raise Violation(f"accepted_never_lost: {', '.join(map(str, missing[:5]))} of {len(missing)} have no place")
@@ -98,4 +114,5 @@ class Ledger:
 def next_state(state: int, ordered: Ordered) -> int:
     """What an application might compute: everything that it is told goes into it."""
     effect = (ordered.effect, ordered.first if ordered.effect == Effect.AGAIN else 0)
-    return hash((state, ordered.action.id, ordered.action.data, effect))
+    told = b"%d %b %b" % (state, repr((tuple(ordered.action.id), effect)).encode(), ordered.action.data)
+    return int.from_bytes(blake2b(told, digest_size=STATE_SIZE).digest(), "big")
