@@ -21,6 +21,7 @@ from transis.types.outputs import NEVER, Audience, Configure, Deliver, Lane, Not
 from transis.types.views import View
 from transis.wire.burst import KIND_DATA, Burst, read_bursts
 from transis.wire.control import PartAssembler, Probe, ProbeAnswer, decode_control
+from transis.wire.envelope import transmitter_tag
 from transis.wire.reassembly import Assembler
 
 HOP_US = 100
@@ -246,6 +247,11 @@ class HandTable(ABC, Generic[E]):
         self.seats[name].engine.receive(self.now, packets)
         return self.carry(name)
 
+    def hand_from(self, source: NodeId, name: str, *packets: Packet) -> list[Output]:
+        """As the network does: what comes from `source`, by the word of its envelope."""
+        self.seats[name].engine.receive(self.now, packets, [transmitter_tag(source)] * len(packets))
+        return self.carry(name)
+
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     def carry(self, name: str) -> list[Output]:
@@ -284,23 +290,23 @@ class HandTable(ABC, Generic[E]):
         for target in self.seats.values():
             if target is seat or not target.is_started or not (isinstance(send.to, Audience) or send.to == target.me):
                 continue
-            self._dispatch(seat.name, target, send)
+            self._dispatch(seat.me, target, send)
 
-    def _dispatch(self, source: str, target: Seat[E], send: Send) -> None:
-        for packet in read(target.parts, source, send.datagrams):
-            journey = Journey(source, target.name, send.port, packet)
+    def _dispatch(self, source: NodeId, target: Seat[E], send: Send) -> None:
+        for packet in read(target.parts, source.name, send.datagrams):
+            journey = Journey(source.name, target.name, send.port, packet)
             self.journeys.append(journey)
             if any(drop(journey) for drop in self.drops):
                 continue
             slow = sum(after for verdict, after in self.delays if verdict(journey))
             for delay in (0, *(after for verdict, after in self.copies if verdict(journey))):
-                self._later(HOP_US + slow + delay, partial(self._arrive, target, packet))
+                self._later(HOP_US + slow + delay, partial(self._arrive, source, target, packet))
 
-    def _arrive(self, target: Seat[E], packet: Packet) -> None:
+    def _arrive(self, source: NodeId, target: Seat[E], packet: Packet) -> None:
         """Tokens are mutable and belong to whoever receives them, so each arrival gets its own copy."""
         if self.seats.get(target.name) is target:
             own = replace(packet, rtr=list(packet.rtr)) if isinstance(packet, Token) else packet
-            target.engine.receive(self.now, [own])
+            target.engine.receive(self.now, [own], [transmitter_tag(source)])
             self.carry(target.name)
 
     # --- looking in -------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from transis.lansis.sending import flow_tag
 from transis.lansis.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
+from transis.types.outputs import Note
 from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, decode_control, encode_control
@@ -251,6 +252,58 @@ def test_a_crowd_of_speakers_leaves_nothing_behind() -> None:
     seen = table["a"].engine.inspect()
     assert len(seen.heard_at) <= 3
     assert seen.promises <= 3
+
+
+# --- who may say it -------------------------------------------------------------------------------------------------
+
+
+def _next_of_b(table: Table) -> Burst:
+    """What `b` might send next."""
+    seen = table["a"].engine.inspect().view
+    header = DataHeader(DatagramClass.ORDERED, seen.tag, 1, 1, 0, seen.dag.latest + 1, 1, 0, True, False)
+    return Burst(header, [encode_data(header, encode_acks(0, (), ()))])
+
+
+def test_a_view_hears_its_members_and_nobody_else() -> None:
+    """A stranger with the key said in the name of a member what that had never received."""
+    table = _at_rest()
+    said = [_claims_of_b(table), _next_of_b(table)]
+    (note,) = table.hand_from(node_id("x"), "a", *said)
+    assert isinstance(note, Note)
+    assert table["a"].engine.rejections == {"speaker": 2}
+    table.hand_from(node_id("b"), "a", *said)
+    assert table["a"].engine.rejections == {"speaker": 2}
+
+
+def test_a_member_repeats_data_and_says_for_itself_what_it_has() -> None:
+    table = _at_rest()
+    table.hand_from(node_id("c"), "a", _next_of_b(table))
+    assert not table["a"].engine.rejections
+    table.hand_from(node_id("c"), "a", _claims_of_b(table))
+    assert table["a"].engine.rejections == {"speaker": 1}
+
+
+def test_nobody_is_told_by_a_stranger_that_the_next_view_is_there() -> None:
+    """Whoever hears a word from a view that it has promised installs it; a stranger could have said it before others promised."""
+    table = brought_to(State.FLUSH)
+    promised = table["a"].engine.inspect().flushed
+    assert promised is not None
+    alive = Alive(promised.tag, 1, False, 0, promised.base, (0,) * len(promised.members), ())
+    table.hand_from(node_id("x"), "a", alive)
+    assert table["a"].engine.state is State.FLUSH
+    table.hand_from(node_id("b"), "a", alive)
+    assert table["a"].engine.state is State.OPERATIONAL
+
+
+@pytest.mark.parametrize("kind", [Joining, Faults])
+def test_nobody_is_in_my_view_who_is_not(kind: type[Statement]) -> None:
+    """A stranger said that it came from my view: the next one listed it among those that come with me, wrongly."""
+    table = Table("ab")
+    table.form("ab")
+    view = table["a"].engine.inspect().view.id
+    table.hand("a", said("x", j="abx", kind=kind, view=view, view_seq=view.seq, recv="a0 b0"))
+    assert table["a"].engine.rejections == {"view": 1}
+    assert table["a"].engine.state is State.OPERATIONAL
 
 
 # --- words that would hold up the order -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.samples import ANN, BEACON, BOB, KEY
+from tests.wire.samples import ANN, BEACON, BOB, CID, KEY
 from transis.lansis.packets import Alive, encode_alive
 from transis.node.identity import Identity
 from transis.node.intake import Intake
@@ -16,11 +16,13 @@ from transis.types.config import Config
 from transis.types.ids import DatagramClass, RingTag
 from transis.types.outputs import Note
 from transis.wire.burst import INDEX_MAX, Burst, DataHeader, encode_ramp
-from transis.wire.control import encode_control
+from transis.wire.control import ProbeAnswer, encode_control
 from transis.wire.envelope import Arrival, Sealer, Segments, apart
 
 ALIVE = encode_alive(Alive(RingTag(8, 7), 0, False, 4, 0, (4,), ()))
 LONG = encode_control(BEACON)
+SENT = 5
+"""Datagrams that the node of these tests has sent."""
 
 
 @st.composite
@@ -64,14 +66,14 @@ def _together(datagrams: Sequence[bytes]) -> int:
 def intake_of(key: bytes | None, told: list[Note]) -> Intake:
     """Of a node that has nothing to answer."""
     config = Config(name=BOB.name, engine="lansis", plaintext=key is None)
-    return Intake(config, key, Identity(BOB, "", 0), frozenset(), lambda answer: None, told.append)
+    return Intake(config, key, Identity(BOB, "", 0), frozenset(), lambda: SENT, lambda answer: None, told.append)
 
 
 def opened(arrived: Sequence[Arrival], key: bytes | None) -> tuple[list[bytes], list[object], Counter[str]]:
     """Datagrams of data in their order, other packets, rejections by field; the first of each kind is told."""
     told: list[Note] = []
     intake = intake_of(key, told)
-    packets = intake.packets(arrived)
+    packets = [heard.packet for heard in intake.packets(arrived)]
     assert [dict(note.detail)["field"] for note in told] == list(intake.rejections)
     bursts = [packet for packet in packets if isinstance(packet, Burst)]
     assert packets[: len(bursts)] == bursts
@@ -94,7 +96,30 @@ def test_a_burst_of_several_pieces_and_a_single_last_one_is_one() -> None:
     header = DataHeader(DatagramClass.ORDERED, RingTag(8, 7), 0, 1, 0, 1, 1, 0, False, False)
     datagrams = Sealer("transis", ANN, None).seal_all(encode_ramp(header, [bytes(30)] * 7, True))
     pieces: list[Arrival] = [Segments(b"".join(datagrams[start : start + 3]), len(datagrams[0])) for start in (0, 3)]
-    (burst,) = intake_of(None, []).packets([*pieces, datagrams[6]])
+    ((_, burst),) = intake_of(None, []).packets([*pieces, datagrams[6]])
     assert isinstance(burst, Burst)
     assert (len(burst), burst.ends_visit) == (7, True)
     assert sum(isinstance(datagram, memoryview) for datagram in burst.datagrams) == 6
+
+
+def test_an_echo_tells_nothing() -> None:
+    intake, told = intake_of(KEY, []), Sealer("transis", BOB, KEY)
+    assert intake.packets([told.seal(ALIVE)]) == []
+
+
+def test_who_is_heard_in_ones_own_name_has_the_key() -> None:
+    """A node has not sent what it has not counted. Nothing comes of it, and its operator can learn that somebody seals as it."""
+    notes: list[Note] = []
+    intake = intake_of(KEY, notes)
+    forged = Sealer("transis", BOB, KEY, sent=SENT)
+    assert intake.packets([forged.seal(ALIVE), forged.seal(LONG)]) == []
+    assert intake.rejections == {"own name": 2}
+    assert dict(notes[0].detail)["why"] == f"datagram {SENT + 1} in the name of {BOB}, which it never sent"
+
+
+def test_nobody_answers_in_the_name_of_another() -> None:
+    """An answer may end a node that starts."""
+    intake = intake_of(KEY, [])
+    answer = ProbeAnswer(BOB, CID, "taken", BOB._replace(incarnation=BOB.incarnation + 1))
+    assert intake.packets([Sealer("transis", ANN, KEY).seal(encode_control(answer))]) == []
+    assert intake.rejections == {"sender": 1}

@@ -20,7 +20,7 @@ from transis.totem.packets import FCC_MAX, NOBODY, Commit, CommitEntry, Join, Ro
 from transis.totem.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.limits import RING_SEQ_MAX
-from transis.types.outputs import Deliver, Persist
+from transis.types.outputs import Deliver, Note, Persist
 from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, config_digest
@@ -204,6 +204,46 @@ def test_a_number_that_two_members_used_is_told_once() -> None:
         table.hand("a", Burst(header, [encode_data(header, b"")]))
     (note,) = table["a"].notes("number used twice")
     assert dict(note.detail) == {"seq": 3, "kept": str(node_id("a")), "dropped": str(node_id("b"))}
+
+
+# --- who may say it -------------------------------------------------------------------------------------------------
+
+
+def _about_the_ring(table: Table, ring: RingId) -> list[Packet]:
+    """What `a` might say next in this ring."""
+    token = _token_for_b(table)
+    header = DataHeader(DatagramClass.ORDERED, ring.tag, 0, token.seq + 1, 0, 1, 1, 0, True, False)
+    return [Burst(header, [encode_data(header, b"")]), Wake(ring.tag, token.token_seq), token]
+
+
+def test_a_ring_hears_its_members_and_nobody_else() -> None:
+    """A stranger with the key sent what it had overheard, with another number: two members gave one number away, or the token
+    turned back, and a message was delivered twice."""
+    table, ring = _held_by_a()
+    said = _about_the_ring(table, ring)
+    outputs = table.hand_from(node_id("x"), "b", *said)
+    assert [output.what for output in outputs if isinstance(output, Note)] == ["rejected"], "an operator is told of the first"
+    assert len(outputs) == 1
+    assert table["b"].engine.rejections == {"speaker": len(said)}
+    table.hand_from(node_id("a"), "b", *said)
+    assert table["b"].engine.rejections == {"speaker": len(said)}
+
+
+def test_a_member_repeats_data_and_passes_the_token_on_as_itself() -> None:
+    table, ring = _held_by_a()
+    burst, wake, token = _about_the_ring(table, ring)
+    table.hand_from(node_id("b"), "b", burst, wake)
+    assert not table["b"].engine.rejections
+    table.hand_from(node_id("b"), "b", token)
+    assert table["b"].engine.rejections == {"speaker": 1}
+
+
+def test_a_commit_token_comes_from_whom_it_names() -> None:
+    table, commit = in_commit("abc")
+    table.hand_from(node_id("c"), "b", commit)
+    assert table["b"].engine.state is State.COMMIT
+    table.hand_from(commit.entries[commit.sender].node, "b", commit)
+    assert table["b"].engine.state is State.RECOVERY
 
 
 @pytest.mark.parametrize(("claim", "most"), [("fcc", FCC_MAX), ("backlog", COUNTER_MAX)])

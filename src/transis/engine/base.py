@@ -10,6 +10,8 @@ carried out.
 4. What travels on the control lane is in one order with all messages but basic ones: a causal one comes before it at all members
    that go on together, or behind it at all. On the ring everything is in one order; Lansis has fences (lansis/orders.py).
 5. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away (D29).
+6. What concerns a view is believed only if a member of it sent it, and what names its sender only if that member did. To have the
+   cluster's key is not enough: the envelope proves which node a datagram comes from, and a view proves who its members are.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from transis.engine.core import BaseCore
-from transis.types.errors import InternalError
+from transis.types.errors import InternalError, Rejection
 from transis.types.ids import NodeId, ViewId
 from transis.types.outputs import NEVER, Configure, Lane, OutboundRun, Output
 from transis.types.views import View
@@ -121,11 +123,15 @@ class EngineBase(ABC, Generic[C]):
     def hold(self, lane: Lane) -> None:
         self._core.outbox.hold(lane)
 
-    def receive(self, now: int, packets: Sequence[Packet]) -> None:
-        """Packets that the wire room has checked. Never fires a timer."""
+    def receive(self, now: int, packets: Sequence[Packet], by: Sequence[bytes] = ()) -> None:
+        """Packets that the wire room has checked, and for each the tag of the node that sent it; without tags, the caller vouches
+        for them. Never fires a timer."""
         self._core.now = now
-        for packet in packets:
-            self._dispatch(packet)
+        for place, packet in enumerate(packets):
+            if not by or self._may_say(by[place], packet):
+                self._dispatch(packet)
+            else:
+                self._core.reject(Rejection("speaker", f"a {type(packet).__name__} of a node that may not say it, with the key"))
         self._end_turn()
 
     def wake(self, now: int) -> None:
@@ -183,6 +189,10 @@ class EngineBase(ABC, Generic[C]):
         """How often each event occurred in each state."""
         return {(state.value, event.value): count for (state, event), count in self._coverage.items()}
 
+    @property
+    def rejections(self) -> Counter[str]:
+        return self._core.rejections
+
     @abstractmethod
     def statistics(self) -> dict[str, int]:
         """Figures for an operator."""
@@ -212,6 +222,11 @@ class EngineBase(ABC, Generic[C]):
     @abstractmethod
     def _begin_to_leave(self) -> None:
         """Hurry what has to be sent before the goodbye."""
+
+    @abstractmethod
+    def _may_say(self, by: bytes, packet: Packet) -> bool:
+        """Does this packet come from a node that may send it? `by` is its transmitter's tag. The intake has looked at packets
+        that introduce their senders; what belongs to no view that this node knows is ignored anyway."""
 
     @abstractmethod
     def _dispatch(self, packet: Packet) -> None:

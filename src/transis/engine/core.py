@@ -15,12 +15,13 @@ node that is alone adopts any that leaves room: it may be new to a cluster that 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from transis.types.config import Config
-from transis.types.errors import InternalError
+from transis.types.errors import InternalError, Rejection
 from transis.types.ids import NodeId, RingTag, Stretch, ViewId
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.types.outputs import NEVER, Audience, Note, Originated, Output, Port, Refused, Room, RunIds, Send, Stopped
@@ -125,6 +126,7 @@ class BaseCore(Generic[S, E]):
         self.digest = config_digest(config.digest_fields())
         self.clock = 0
         self.cause = Cause("start")
+        self.rejections: Counter[str] = Counter()
         self.heard_at: dict[NodeId, int] = {}
         self.addresses: dict[NodeId, str] = {me: config.address}
         self._packet_id = 0
@@ -153,6 +155,12 @@ class BaseCore(Generic[S, E]):
 
     def note(self, what: str, **detail: str | int) -> None:
         self.out.append(Note(what, tuple(detail.items())))
+
+    def reject(self, rejection: Rejection) -> None:
+        """Count what nobody should have said; an operator is told of the first."""
+        self.rejections[rejection.field] += 1
+        if self.rejections[rejection.field] == 1:
+            self.note("rejected", field=rejection.field, why=rejection.why)
 
     def trap(self, trap: Enum) -> None:
         """Note that one of the engine's traps was met; its value is the text that coverage counts."""

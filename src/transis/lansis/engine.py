@@ -28,7 +28,7 @@ from transis.lansis.detector import Detector
 from transis.lansis.flush import Flush, Installation
 from transis.lansis.membership import MembershipChange
 from transis.lansis.operational import OperationalView
-from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
+from transis.lansis.packets import Alive, Attempt, BurstMark, Faults, Flushed, Joining, Query, mark_of
 from transis.lansis.presence import ViewPresence
 from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
@@ -38,10 +38,11 @@ from transis.lansis.states import AGREEING, Event, State, Trap
 from transis.lansis.transis_mode import ControlNodes, FlowThrough, Steps
 from transis.lansis.view import Frozen, LansisCore, ViewState
 from transis.types.config import Config
-from transis.types.ids import NodeId, RingId
+from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
+from transis.wire.envelope import transmitter_tag
 
 
 @dataclass(slots=True, init=False)
@@ -232,6 +233,26 @@ class LansisEngine(EngineBase[LansisCore]):
         self._parts.detector.forgive()
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
+
+    def _may_say(self, by: bytes, packet: Packet) -> bool:
+        """Members repeat each other's data, but each says for itself what it has."""
+        if isinstance(packet, Alive):
+            speakers = self._speakers_of(packet.tag)
+            return speakers is None or speakers.get(by) == packet.sender
+        if not isinstance(packet, Burst):
+            return True
+        if self._flow is not None and mark_of(packet.header) is BurstMark.FLOW:
+            return self._flow.is_by_its_sender(by, packet)
+        speakers = self._speakers_of(packet.ring)
+        return speakers is None or by in speakers
+
+    def _speakers_of(self, tag: RingTag) -> Mapping[bytes, int] | None:
+        """The ranks of the members of the view with this tag: mine, or the one that I promised to install."""
+        view = self._core.view
+        if tag == view.tag:
+            return view.speakers
+        promised = self._parts.membership.barrier.hearsay(tag)
+        return None if promised is None else {transmitter_tag(node): rank for rank, node in enumerate(promised.members)}
 
     def _dispatch(self, packet: Packet) -> None:
         match packet:

@@ -25,6 +25,7 @@ from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
 from transis.lansis.statements import GROWN, MembershipSets, Opinion, Proposal, propose
 from transis.lansis.states import AGREEING, Event, State, Trap
 from transis.lansis.view import LansisCore
+from transis.types.errors import Rejection
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
@@ -156,8 +157,12 @@ class MembershipChange:
     # --- statements of others ---------------------------------------------------------------------------------------
 
     def is_current(self, sender: NodeId, view: RingId) -> bool:
-        """Is the sender in my view, or a stranger? A member that is in another view is behind me, or gone (W6)."""
+        """Is the sender in my view, or a stranger? A member that is in another view is behind me, or gone (W6). A stranger that
+        says it is in my view is in none."""
         core = self._core
+        if core.view.rank_of(sender) is None and view == core.view.id:
+            core.reject(Rejection("view", f"{sender} says that it is in {core.view.view_id}, and is not"))
+            return False
         if view == core.view.id or core.view.rank_of(sender) is None:
             return True
         flushed = self.barrier.flushed

@@ -59,6 +59,7 @@ from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Lane, Port, Send
 from transis.wire.burst import LAST_OFFSET, Burst, DataHeader, body_max, encode_ramp
 from transis.wire.control import decode_control, encode_control
+from transis.wire.envelope import transmitter_tag
 from transis.wire.items import Filled, VisitWriter
 
 # --- flow through -----------------------------------------------------------------------------------------------------
@@ -159,6 +160,11 @@ class FlowThrough:
         core.emit(Send(Audience.RING, Port.DATA, datagrams))
 
     # --- those of others --------------------------------------------------------------------------------------------
+
+    def is_by_its_sender(self, by: bytes, flow: Burst) -> bool:
+        """Nobody repeats another's flow: what was lost of it is repeated as data of a view."""
+        sender = self._sender(flow.ring)
+        return sender is None or by == transmitter_tag(sender)
 
     def is_flow(self, burst: Burst) -> bool:
         """Is it a flow? If its sender may be in the next view, keep it, but no more than a window of it."""

@@ -21,6 +21,7 @@ from transis.lansis.window import Pressure, SendRate, unit_us
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.types.outputs import RunIds
+from transis.wire.envelope import transmitter_tag
 from transis.wire.items import Filled
 
 # --- view -------------------------------------------------------------------------------------------------------------
@@ -84,6 +85,8 @@ class ViewState:
         """The last counter of each member, by its own word."""
         self.gone: set[int] = set()
         """Ranks of accused members, which no longer answer requests for their data."""
+        self.speakers = {transmitter_tag(node): rank for rank, node in enumerate(members)}
+        """Ranks by the tags under which members send."""
         self._ranks = {node: rank for rank, node in enumerate(members)}
 
     def __len__(self) -> int:

@@ -1,16 +1,18 @@
 """Intake: from what arrived at a socket to packets for the engine.
 
 1. Most data comes in pieces, each part of one burst. Such a piece is checked and read whole; everything else is taken apart.
-2. Consecutive data datagrams become one burst, whether they came in one piece or not. Data comes before all other packets.
+2. Consecutive data datagrams of one transmitter become one burst, whether they came in one piece or not. Data comes before all
+   other packets. The engine learns who sent each packet, by the tag that the envelope proves.
 3. A packet may introduce only its own sender, an announcement counts once, and identity sees control packets before the engine.
-4. What makes no sense is counted and goes no further; a note tells an operator of the first of each kind.
+4. Nobody tells this node anything in its own name. What it did not send shows that somebody else seals as this node.
+5. What makes no sense is counted and goes no further; a note tells an operator of the first of each kind.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from transis.engine.base import Packet
 from transis.node.identity import Identity
@@ -19,13 +21,31 @@ from transis.types.errors import Rejection
 from transis.types.outputs import Note
 from transis.wire.burst import KIND_DATA, Burst, read_bursts, read_whole
 from transis.wire.control import ControlPacket, PartAssembler, ProbeAnswer, Role, announces, decode_control, introduces
-from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, Arrival, Opener, Segments, apart, counter_of, transmitter_tag
+from transis.wire.envelope import (
+    ENVELOPE_SIZE,
+    KEYS_MAX,
+    Arrival,
+    Opener,
+    Segments,
+    apart,
+    counter_of,
+    transmitter_of,
+    transmitter_tag,
+)
 
 _DATA: Final = bytes([KIND_DATA])
 
 
+class Heard(NamedTuple):
+    """A packet, and the tag of the node that sent it here."""
+
+    by: bytes
+    packet: Packet
+
+
 class Intake:
-    """`foreign_kinds` are kinds of packets of other engines; `answer` sends identity's answers, `note` tells an operator."""
+    """`foreign_kinds` are kinds of packets of other engines; `sent` is how many datagrams this node has sealed; `answer` sends
+    identity's answers, `note` tells an operator."""
 
     def __init__(
         self,
@@ -33,6 +53,7 @@ class Intake:
         key: bytes | None,
         identity: Identity,
         foreign_kinds: frozenset[int],
+        sent: Callable[[], int],
         answer: Callable[[ControlPacket], None],
         note: Callable[[Note], None],
     ) -> None:
@@ -42,52 +63,67 @@ class Intake:
         self._freshness = Freshness() if key is not None else None
         self._parts = PartAssembler()
         self._identity = identity
+        self._own = transmitter_tag(identity.me)
+        self._sent = sent
         self._answer = answer
         self._note = note
 
-    def packets(self, arrivals: Sequence[Arrival]) -> list[Packet]:
-        bursts: list[Burst] = []
-        packets: list[Packet] = []
+    def packets(self, arrivals: Sequence[Arrival]) -> list[Heard]:
+        bursts: list[Heard] = []
+        packets: list[Heard] = []
         singles: list[bytes] = []
         for arrival in arrivals:
-            burst = self._whole(arrival)
-            if burst is None:
+            heard = self._whole(arrival)
+            if heard is None:
                 singles += apart([arrival])
                 continue
             if singles:
                 self._open_singles(singles, bursts, packets)
                 singles = []
-            _append(bursts, burst)
+            _append(bursts, heard)
         if singles:
             self._open_singles(singles, bursts, packets)
         return [*bursts, *packets]
 
     # --- data -------------------------------------------------------------------------------------------------------
 
-    def _whole(self, arrival: Arrival) -> Burst | None:
-        if isinstance(arrival, Segments) and self._opener.opens(arrival):
-            return read_whole(arrival, ENVELOPE_SIZE)
-        return None
+    def _whole(self, arrival: Arrival) -> Heard | None:
+        if not isinstance(arrival, Segments) or not self._opener.opens(arrival):
+            return None
+        by, burst = transmitter_of(arrival.content), read_whole(arrival, ENVELOPE_SIZE)
+        return None if burst is None or by == self._own else Heard(by, burst)
 
-    def _open_singles(self, datagrams: list[bytes], bursts: list[Burst], packets: list[Packet]) -> None:
+    def _open_singles(self, datagrams: list[bytes], bursts: list[Heard], packets: list[Heard]) -> None:
         data: list[bytes] = []
+        by = b""
         for datagram in datagrams:
             opened = self._opener.open(datagram)
             if isinstance(opened, Rejection):
                 self._reject(opened)
                 continue
             transmitter, body = opened
-            if body[:1] == _DATA:
+            if transmitter == self._own:
+                self._hear_own(counter_of(datagram))
+            elif body[:1] == _DATA:
+                if transmitter != by:
+                    self._read(by, data, bursts)
+                    by, data = transmitter, []
                 data.append(body)
-                continue
-            packet = self._decode(transmitter, body, counter_of(datagram))
-            if packet is not None:
-                packets.append(packet)
+            elif (packet := self._decode(transmitter, body, counter_of(datagram))) is not None:
+                packets.append(Heard(transmitter, packet))
+        self._read(by, data, bursts)
+
+    def _read(self, by: bytes, data: list[bytes], bursts: list[Heard]) -> None:
         found, rejections = read_bursts(data)
         for burst in found:
-            _append(bursts, burst)
+            _append(bursts, Heard(by, burst))
         for rejection in rejections:
             self._reject(rejection)
+
+    def _hear_own(self, counter: int) -> None:
+        """An echo tells nothing. A counter that this node has not reached is another's work: whoever has the key can do that."""
+        if counter > self._sent():
+            self._reject(Rejection("own name", f"datagram {counter} in the name of {self._identity.me}, which it never sent"))
 
     # --- everything else --------------------------------------------------------------------------------------------
 
@@ -98,6 +134,9 @@ class Intake:
         packet = whole if isinstance(whole, Rejection) else self._decode_whole(whole)
         if isinstance(packet, Rejection):
             self._reject(packet)
+            return None
+        if isinstance(packet, ProbeAnswer) and transmitter_tag(packet.by) != transmitter:
+            self._reject(Rejection("sender", f"an answer of {packet.by} was sent by somebody else"))
             return None
         if packet.role is Role.NONE and not isinstance(packet, ProbeAnswer):
             return packet
@@ -127,13 +166,17 @@ class Intake:
             self._note(Note("rejected", (("field", rejection.field), ("why", rejection.why))))
 
 
-def _append(bursts: list[Burst], burst: Burst) -> None:
+def _append(bursts: list[Heard], heard: Heard) -> None:
     """Add a burst. If it continues the last one, join them: a burst may be larger than one piece."""
-    joined = bursts[-1].joined(burst) if bursts else None
-    if joined is None:
-        bursts.append(burst)
-    else:
-        bursts[-1] = joined
+    if bursts and bursts[-1].by == heard.by:
+        before, after = bursts[-1].packet, heard.packet
+        assert isinstance(before, Burst)
+        assert isinstance(after, Burst)
+        joined = before.joined(after)
+        if joined is not None:
+            bursts[-1] = Heard(heard.by, joined)
+            return
+    bursts.append(heard)
 
 
 class Freshness:

@@ -54,7 +54,7 @@ from transis.wire.burst import Burst
 from transis.wire.control import ControlPacket, encode_control
 from transis.wire.envelope import Arrival, Sealer
 from transis.wire.items import CONTROL_ADDRESS, decode_address
-from transis.wire.reassembly import Assembler
+from transis.wire.reassembly import Assembler, DeliveredNumbers
 
 IDENTITY_TICKET: Final = 0
 """The ticket of the write of the incarnation; the engine's own tickets count from 1."""
@@ -92,8 +92,11 @@ class Node:
         self._groups = self._make_groups(slice_groups) if with_groups else None
         self._sealer = Sealer(config.cluster, self.id, key)
         foreign = foreign_kinds(config.engine)
-        self._intake = Intake(self._config, key, self._identity, foreign, self._transmit_control, self._pass)
+        self._intake = Intake(
+            self._config, key, self._identity, foreign, lambda: self._sealer.sent, self._transmit_control, self._pass
+        )
         self._assembler = Assembler()
+        self._numbers = DeliveredNumbers(self._pass)
         self._counters: Counter[int] = Counter()
         self._running = False
         self._stopped = False
@@ -127,9 +130,9 @@ class Node:
         """Datagrams from the network, any bytes at all. Never fires a timer."""
         self._now = now
         if not self._stopped:
-            packets = self._intake.packets(arrivals)
-            if packets and self._running:
-                self._engine.receive(now, packets)
+            heard = self._intake.packets(arrivals)
+            if heard and self._running:
+                self._engine.receive(now, [one.packet for one in heard], [one.by for one in heard])
             self._follow_identity()
         self._follow()
 
@@ -289,7 +292,8 @@ class Node:
     def _deliver(self, output: Deliver) -> None:
         burst, sender, view, phase, early, place_seq = output
         assert isinstance(burst, Burst)
-        delivered = self._assembler.feed(burst, sender, view, phase, early, place_seq)
+        assembled = self._assembler.feed(burst, sender, view, phase, early, place_seq)
+        delivered = self._numbers.fresh(sender, assembled) if assembled else assembled
         if self._groups is None:
             self._out.extend(delivered)
             self._delivered += sum(len(run.payloads) for run in delivered)
@@ -429,7 +433,8 @@ class Node:
     @property
     def rejections(self) -> Counter[str]:
         """How much was rejected, by what was wrong with it, on its way in and in the groups."""
-        return self._intake.rejections + (Counter() if self._groups is None else self._groups.rejections)
+        rejections = self._intake.rejections + self._engine.rejections + self._numbers.rejections
+        return rejections if self._groups is None else rejections + self._groups.rejections
 
     def groups(self, most: int) -> list[tuple[str, int, int]]:
         """The first groups of the configuration by name, with the number of their members, and how many of these are local."""

@@ -18,14 +18,15 @@ from transis.totem.gather import Gather
 from transis.totem.operational import OperationalRing, RingPresence
 from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
 from transis.totem.recovery import Recovery
-from transis.totem.ring import RingDelivery, TotemCore
+from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
 from transis.totem.visit import TokenPassing, Visit
 from transis.types.config import Config
-from transis.types.ids import NodeId, RingId
+from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
+from transis.wire.envelope import transmitter_tag
 
 
 @dataclass(slots=True, init=False)
@@ -175,6 +176,26 @@ class TotemEngine(EngineBase[TotemCore]):
         return self._core.timeouts.token_retransmit_us
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
+
+    def _may_say(self, by: bytes, packet: Packet) -> bool:
+        """Members repeat each other's data, but each passes tokens on as itself."""
+        match packet:
+            case Burst() | Wake():
+                ring = self._ring_of(packet.ring)
+                return ring is None or by in ring.speakers
+            case Token():
+                ring = self._ring_of(packet.ring)
+                return ring is None or ring.speakers.get(by) == packet.sender
+            case Commit():
+                return by == transmitter_tag(packet.entries[packet.sender].node)
+        return True
+
+    def _ring_of(self, tag: RingTag) -> Ring | None:
+        """The ring with this tag, of those that packets may be about."""
+        core = self._core
+        if core.forming is not None and tag == core.forming.tag:
+            return core.forming
+        return core.ring if tag == core.ring.tag else None
 
     def _dispatch(self, packet: Packet) -> None:
         match packet:

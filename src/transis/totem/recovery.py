@@ -70,6 +70,8 @@ class Recovery:
         self.received_flg = False
         self._entries: tuple[CommitEntry, ...] = ()
         self._trans_memb: tuple[CommitEntry, ...] = ()
+        self._companions: frozenset[NodeId] = frozenset()
+        """Who comes with me from the old ring."""
         self._deliver_memb: frozenset[NodeId] = frozenset()
         self._high_ring_delivered = 0
         self._queue = RecoveryQueue(core.ring, 0, core.config.datagram)
@@ -103,7 +105,8 @@ class Recovery:
         core, old = self._core, self._core.ring
         self._entries = commit.entries
         self._trans_memb = tuple(entry for entry in commit.entries if entry.old_ring == old.id)
-        assert core.me in {entry.node for entry in self._trans_memb}
+        self._companions = frozenset(entry.node for entry in self._trans_memb)
+        assert core.me in self._companions
         self._deliver_memb = frozenset[NodeId]().union(*(entry.obligation for entry in self._trans_memb))
         low_ring_aru = min(entry.aru for entry in self._trans_memb)
         self._high_ring_delivered = max(entry.high_delivered for entry in self._trans_memb)
@@ -136,7 +139,11 @@ class Recovery:
                 self._recovered(fresh)
 
     def _recovered(self, burst: Burst) -> None:
-        old = self._core.ring
+        """Only who comes with me from the old ring can have anything of it."""
+        old, ring = self._core.ring, self._core.forming
+        assert ring is not None
+        if ring.members[burst.sender] not in self._companions:
+            return
         bursts, _ = decapsulate(burst)
         for inner in bursts:
             if inner.ring == old.tag and inner.sender < len(old.members) and not inner.encapsulated:

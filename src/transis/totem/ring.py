@@ -26,6 +26,7 @@ from transis.types.ids import DatagramClass, NodeId, RingId, ViewId, ViewKind
 from transis.types.limits import SEQ_JUMP_MAX
 from transis.types.outputs import Deliver, Persist, Phase
 from transis.wire.burst import Burst
+from transis.wire.envelope import transmitter_tag
 
 # --- timeouts ---------------------------------------------------------------------------------------------------------
 
@@ -101,6 +102,8 @@ class Ring:
         self.tag = ring_id.tag
         self.members = members
         self.member_set = frozenset(members)
+        self.speakers = {transmitter_tag(node): rank for rank, node in enumerate(members)}
+        """Ranks by the tags under which members send."""
         self.rank = members.index(me)
         self.store = DatagramStore()
         self.token_seq = 0

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -84,10 +85,15 @@ _TAG_END: Final = _PREFIX.size + 16
 _NONCE_HEAD: Final = bytes(4)
 
 
+@lru_cache(maxsize=KEYS_MAX)
 def transmitter_tag(node: NodeId) -> bytes:
     """16 bytes that stand for one life of one node. The name is length-prefixed, so no two nodes encode alike."""
     name = node.name.encode()
     return sha256(struct.pack(">H", len(name)) + name + struct.pack(">QQ", node.incarnation, node.boot)).digest()[:16]
+
+
+def transmitter_of(datagram: bytes) -> bytes:
+    return datagram[_PREFIX.size : _TAG_END]
 
 
 def counter_of(datagram: bytes) -> int:
@@ -164,8 +170,9 @@ class Opener:
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
 
     def opens(self, segments: Segments) -> bool:
-        """Are all of them plaintext of this cluster? Then the body of each begins after ENVELOPE_SIZE bytes."""
-        content, size, prefix = segments.content, segments.size, self._prefix
+        """Are all of them plaintext of one transmitter of this cluster? Then each body begins after ENVELOPE_SIZE bytes."""
+        content, size = segments.content, segments.size
+        prefix = self._prefix + transmitter_of(content)
         return (
             self._key is None
             and (len(content) - 1) % size >= ENVELOPE_SIZE
@@ -178,7 +185,7 @@ class Opener:
             return Rejection("length", f"{len(datagram)} bytes are shorter than an envelope")
         if datagram[: _PREFIX.size] != self._prefix:
             return self._explain(datagram)
-        transmitter = datagram[_PREFIX.size : _TAG_END]
+        transmitter = transmitter_of(datagram)
         if self._key is None:
             return transmitter, datagram[ENVELOPE_SIZE:]
         return self._unseal(self._key, transmitter, datagram)

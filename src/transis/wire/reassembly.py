@@ -9,19 +9,25 @@
 4. Partial messages die with their regular view (`reset`), never later (trap 1).
 5. A message of a stronger service than the datagram's class promises comes from a broken sender and is malformed.
 6. ACKS are skipped: the engine has read them before the burst comes here.
+
+And each message once (`DeliveredNumbers`): a sender's own numbers say which of its messages came already, wherever others put
+them in the order. In an honest cluster none comes twice, and this is a look at one number a run. A member that breaks the
+protocol may send another's message again, under another number of the order. Of each process the spans of numbers that were
+delivered are kept, in order; most processes have one, which grows. What was delivered longest ago is forgotten first.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Final, NamedTuple, TypeVar
 
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, ProcessId, RingTag, Service, Stretch, ViewId
-from transis.types.limits import EVENT_US_MAX
-from transis.types.outputs import Delivered, Phase
+from transis.types.limits import EVENT_US_MAX, KNOWN_NAMES_MAX
+from transis.types.outputs import Delivered, Note, Phase
 from transis.wire.burst import Burst
 from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Payloads, Run, RunAt, endings, read_item, split_address
 
@@ -310,3 +316,120 @@ class Assembler:
 def _continues(expected: Fragment, fragment: Fragment) -> bool:
     """All fields but the length, which differs between fragments, must be as the fragments before promised."""
     return expected._replace(length=fragment.length) == fragment
+
+
+# --- each message once -------------------------------------------------------------------------------------------------
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+PROCESSES_MAX: Final = 16_384
+"""Processes of one life of a node that are remembered: more than a node has at a time."""
+SPANS_MAX: Final = 64
+"""Spans of one process that are remembered. Refused messages leave gaps, a few at each change of the view."""
+
+Spans = list[tuple[int, int]]
+"""First number, and the number behind the last."""
+
+
+class DeliveredNumbers:
+    """`note` tells an operator."""
+
+    def __init__(self, note: Callable[[Note], None]) -> None:
+        self.rejections: Counter[str] = Counter()
+        self._note = note
+        self._known: dict[NodeId, dict[int, Spans]] = {}
+
+    def fresh(self, sender: NodeId, delivered: Sequence[Delivered]) -> list[Delivered]:
+        """Of runs of one sender, what was not delivered before; it is remembered."""
+        found: list[Delivered] = []
+        known = self._known.get(sender)
+        if known is None:
+            known = _remember(self._known, sender, {}, KNOWN_NAMES_MAX)
+        for run in delivered:
+            first, behind = run.first_counter, run.first_counter + len(run.payloads)
+            spans = known.get(run.process.number)
+            if spans is None:
+                _remember(known, run.process.number, [(first, behind)], PROCESSES_MAX)
+                found.append(run)
+            elif spans[-1][1] <= first:
+                _extend(spans, first, behind)
+                found.append(run)
+            else:
+                found += self._rest(spans, run)
+        return found
+
+    def _rest(self, spans: Spans, run: Delivered) -> list[Delivered]:
+        first, behind = run.first_counter, run.first_counter + len(run.payloads)
+        missing = list(_missing(spans, run, first, behind))
+        again = len(run.payloads) - sum(len(part.payloads) for part in missing)
+        if again:
+            self.rejections["repeated"] += again
+            if self.rejections["repeated"] == again:
+                why = f"{again} of the messages from {first} to {behind - 1} of {run.process} were delivered before"
+                self._note(Note("rejected", (("field", "repeated"), ("why", why))))
+        return missing
+
+
+def _remember(known: dict[K, V], key: K, value: V, most: int) -> V:
+    """Remember one more; if there are too many, forget the one that came first."""
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = value
+    return value
+
+
+def _extend(spans: Spans, first: int, behind: int) -> None:
+    """Numbers behind all others."""
+    last = spans[-1]
+    if last[1] == first:
+        spans[-1] = last[0], behind
+    else:
+        spans.append((first, behind))
+        del spans[:-SPANS_MAX]
+
+
+def _missing(spans: Spans, run: Delivered, first: int, behind: int) -> Iterator[Delivered]:
+    """The parts of the run that fill gaps between the spans: all of it, if a message of another service overtook it."""
+    gaps = list(_gaps(spans, first, behind))
+    for start, end in gaps:
+        insort(spans, (start, end))
+    _join(spans)
+    if gaps == [(first, behind)]:
+        yield run
+        return
+    for start, end in gaps:
+        yield from _part(run, start, end)
+
+
+def _gaps(spans: Spans, first: int, behind: int) -> Iterator[tuple[int, int]]:
+    for start, end in spans:
+        if start >= behind:
+            break
+        if first < start:
+            yield first, start
+        first = max(first, end)
+    if first < behind:
+        yield first, behind
+
+
+def _join(spans: Spans) -> None:
+    """Spans that touch become one."""
+    joined: Spans = [spans[0]]
+    for start, end in islice(spans, 1, None):
+        if joined[-1][1] == start:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    spans[:] = joined[-SPANS_MAX:]
+
+
+def _part(run: Delivered, start: int, end: int) -> Iterator[Delivered]:
+    """The messages from `start` on and before `end`, by the datagrams that they end in."""
+    for part in run.parts():
+        (seq, index, count), at = part.stretches[0], part.first_counter
+        low, high = max(start, at), min(end, at + count)
+        if low < high:
+            payloads = part.payloads[low - at : high - at]
+            stretch = (seq, index + low - at, high - low)
+            yield part._replace(first_counter=low, payloads=payloads, stretches=(stretch,))
