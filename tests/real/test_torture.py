@@ -2,7 +2,7 @@
 
     TORTURE_S=300 .venv/bin/python -m pytest -m long -s tests/real/test_torture.py
 
-With TORTURE_LIES=1 a stranger with the key lies, too. That breaks guarantees (docs/limits.md says which), and shows how.
+With TORTURE_LIES=1 a stranger with the key lies, too. At the end Spark judges what was recorded, once more.
 
 A seed draws what happens; when it happens is the machine's own. `-s` shows it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -143,3 +144,8 @@ def test_torture(tmp_path: Path, engine: str, seed: str) -> None:
 
     way = LOOPBACK if why_not() else LAN
     tell(tmp_path, story, engine, way, NAMES, story_s=TORTURE_S + SETTLING_S, rogue=True)
+    audited = [sys.executable, "-m", "transis", "audit", str(tmp_path / "traces")]
+    audit = subprocess.run(audited, capture_output=True, text=True, check=False)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    sys.stdout.write(audit.stdout.splitlines()[-2] + "\n")
+    assert "0 broken" in audit.stdout

@@ -6,8 +6,8 @@ Lines in: `HOST PORT`, one more target each. It listens to the group, so that it
 the wrong port, much later. A last line out says how many of each kind it threw. Everything is drawn from a seed, but what is
 caught is not: this is noise, not a scenario.
 
-With the cluster's key it is a rogue too: between the lines `lie` and `silence` it seals what it caught under its own name, with
-fields that are not true.
+With the cluster's key it is a rogue too: between the lines `lie` and `silence` it seals under its own name what it caught, with
+fields that are not true. Some of it is about itself: it wants to be a member.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from transis.wire.envelope import ENVELOPE_SIZE, Opener, Sealer
 PERIOD_S = 0.02
 CAUGHT_MAX = 512
 LARGE = 60_000
-LIES = ("Token", "Join", "Commit", "Wake", "Beacon", "Alive", "Attempt", "Joining", "Faults", "Flushed", "Query")
-"""Packets that a rogue lies in. Who has the key can write data in any name, which no member can tell (docs/limits.md)."""
 LIE_LIMIT = 1300
 """Bytes of a datagram that a lie may have."""
 STRANGER = NodeId("stranger", 1, 7)
@@ -69,7 +67,7 @@ class Thrower:
         self._out = open_unicast(self._interface, 0)
         self._targets: list[tuple[str, int]] = []
         self._caught: deque[bytes] = deque(maxlen=CAUGHT_MAX)
-        self._listening: list[socket.socket] = []
+        self._listening: list[socket.socket] = [self._out]
         if aim.group:
             self._listen(aim, self._interface)
         self._sealers = {
@@ -83,7 +81,8 @@ class Thrower:
         if aim.key:
             key = bytes.fromhex(aim.key)
             self._opener, self._rogue = Opener(aim.cluster, key), Sealer(aim.cluster, STRANGER, key)
-            self._retelling = Retelling(Liar(RandomStream("lies"), permille=500), LIE_LIMIT, is_lansis=aim.engine == "lansis")
+            liar, own = Liar(RandomStream("lies"), permille=500), f"{self._interface.address}:{self._out.getsockname()[1]}"
+            self._retelling = Retelling(liar, LIE_LIMIT, is_lansis=aim.engine == "lansis", named=(STRANGER, own))
 
     def _listen(self, aim: Aim, interface: Interface) -> None:
         aim_multicast(self._out, interface)

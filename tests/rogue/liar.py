@@ -23,7 +23,7 @@ from transis.types.config import Config
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.types.limits import SEQ_JUMP_MAX
-from transis.types.outputs import NodeOutput, Transmit
+from transis.types.outputs import Audience, NodeOutput, Transmit
 from transis.types.views import Cause
 from transis.wire.burst import (
     COUNTER_MAX,
@@ -33,8 +33,8 @@ from transis.wire.burst import (
     decode_data_header,
     encode_data,
 )
-from transis.wire.control import ControlPacket, PartAssembler, decode_control, encode_control, split
-from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
+from transis.wire.control import ControlPacket, PartAssembler, decode_control, encode_control, introduces, split
+from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer, apart
 
 REMEMBERED: Final = 32
 """Old packets of each kind that may be said again, or from which a field is taken."""
@@ -68,6 +68,10 @@ class Liar:
         sender = getattr(packet, "sender", None)
         if isinstance(sender, NodeId) and sender not in self._nodes:
             self._nodes.append(sender)
+
+    def chooses(self) -> bool:
+        """One way or the other, by the seed."""
+        return self._stream.chance(500)
 
     def retold(self, packet: Packet) -> Packet:
         name = type(packet).__name__
@@ -159,10 +163,12 @@ def _with(packet: Packet, field: str, value: Any) -> Packet:
 
 
 class Retelling:
-    """Bodies of datagrams as the liar sends them on."""
+    """Bodies of datagrams as the liar sends them on. One that is `named` tells some of what it hears about itself: it announces
+    itself with what others say of themselves."""
 
-    def __init__(self, liar: Liar, limit: int, *, is_lansis: bool) -> None:
+    def __init__(self, liar: Liar, limit: int, *, is_lansis: bool, named: tuple[NodeId, str] | None = None) -> None:
         self._liar = liar
+        self._named = named
         self._limit = limit
         self._is_lansis = is_lansis
         self._whole = PartAssembler()
@@ -178,11 +184,17 @@ class Retelling:
         if isinstance(packet, Rejection):
             return [body]
         try:
-            encoded = encode_control(self._liar.retold(packet))
+            encoded = encode_control(self._liar.retold(self._about_itself(packet)))
         except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OverflowError, struct_error):
             encoded = whole  # It cannot even be written down.
         self._packet_id += 1
         return split(self._packet_id, encoded, self._limit)
+
+    def _about_itself(self, packet: ControlPacket) -> ControlPacket:
+        if self._named is None or not introduces(packet) or not self._liar.chooses():
+            return packet
+        sender, address = self._named
+        return packet._replace(sender=sender, address=address)  # type: ignore[attr-defined, no-any-return]
 
     def _data(self, body: bytes) -> bytes:
         header = decode_data_header(body)
@@ -236,3 +248,27 @@ class LyingNode(Node):
             assert not isinstance(opened, Rejection)
             bodies += self._retelling.retold(*opened)
         return Transmit(output.to, output.port, self._own_seal.seal_all(bodies))
+
+
+class StrangerNode(Node):
+    """A node with the key that is in no view: it tells everybody what it hears, with lies, under its own seal."""
+
+    def __init__(
+        self, liar: Liar, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None, *, with_groups: bool
+    ) -> None:
+        super().__init__(config, stored, boot, key, with_groups=with_groups)
+        limit = config.datagram - ENVELOPE_SIZE - SEAL_SIZE
+        self._retelling = Retelling(liar, limit, is_lansis=config.engine == "lansis", named=(self.id, config.address))
+        self._envelopes = Opener(config.cluster, key)
+        self._own_seal = Sealer(config.cluster, self.id, key)
+        self._lies: list[Transmit] = []
+
+    def receive(self, now: int, port: Any, arrivals: Sequence[Any]) -> None:
+        for arrival in apart(arrivals):
+            opened = self._envelopes.open(arrival)
+            if not isinstance(opened, Rejection) and (bodies := self._retelling.retold(*opened)):
+                self._lies.append(Transmit(Audience.WORLD, port, self._own_seal.seal_all(bodies)))
+
+    def outputs(self) -> list[NodeOutput]:
+        lies, self._lies = self._lies, []
+        return [*(output for output in super().outputs() if not isinstance(output, Transmit)), *lies]

@@ -3,6 +3,7 @@
     python -m tests.rogue.lying totem 0:200             lies about anything, and how often each field was lied about
     python -m tests.rogue.lying totem 0:6 --by-field    field by field
     python -m tests.rogue.lying totem 0:200 --stays     it lies on while the others are waited for, and is not killed first
+    python -m tests.rogue.lying totem 0:200 --stranger  it is in no view, and retells what the others say
 
 1. There are no other faults. After the safety phase the liar dies, and the others must come to rest: each message that they took
    is delivered at its own node or was refused.
@@ -19,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from tests.rogue.liar import Liar, LyingNode
+from tests.rogue.liar import Liar, LyingNode, StrangerNode
 from transis.audit.guarantees import check
 from transis.node.node import Node
 from transis.sim.faults import CrashNode
@@ -109,9 +110,16 @@ class LyingRun(NamedTuple):
 
 
 def lying_run(
-    seed: int, scenario: Scenario, kinds: Sequence[str] = (), names: Sequence[str] = (), permille: int = 0, *, stays: bool = False
+    seed: int,
+    scenario: Scenario,
+    kinds: Sequence[str] = (),
+    names: Sequence[str] = (),
+    permille: int = 0,
+    *,
+    stays: bool = False,
+    stranger: bool = False,
 ) -> LyingRun:
-    """`kinds` of packets and `names` of fields that are lied about; any if there are none."""
+    """`kinds` of packets and `names` of fields that are lied about; any if there are none. A stranger is in no view."""
     stream = RandomStream(f"{seed}:liar {scenario.engine}")
     drawn = draw_groups if stream.chance(WITH_GROUPS_PERMILLE) else draw
     plan = drawn(seed, stream.between(3, 5), scenario)
@@ -123,7 +131,8 @@ def lying_run(
 
     def make(config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> Node:
         if config.name == name:
-            return LyingNode(liar, config, stored, boot, key, with_groups=plan.has_groups)
+            lying = StrangerNode if stranger else LyingNode
+            return lying(liar, config, stored, boot, key, with_groups=plan.has_groups)
         return HonestNode(config, stored, boot, key, with_groups=plan.has_groups, slice_groups=SLICE_GROUPS)
 
     run = SimulatedRun(plan, make)
@@ -149,16 +158,19 @@ def _broken(run: SimulatedRun, liar: str) -> list[str]:
 
 def main(arguments: list[str]) -> None:
     scenario, seeds = Scenario(arguments[0]), range(*map(int, arguments[1].split(":")))
-    stays = "--stays" in arguments
+    stays, stranger = "--stays" in arguments, "--stranger" in arguments
     if "--by-field" in arguments:
         for kinds, names in FIELDS[scenario.engine].items():
             for name in names:
-                found = [lying_run(seed, scenario, kinds, (name,), (30, 300, 1000)[seed % 3], stays=stays) for seed in seeds]
+                found = [
+                    lying_run(seed, scenario, kinds, (name,), (30, 300, 1000)[seed % 3], stays=stays, stranger=stranger)
+                    for seed in seeds
+                ]
                 _show("/".join(kinds) + "." + name, found)
     else:
         found = []
         for seed in seeds:
-            found.append(lying_run(seed, scenario, stays=stays))
+            found.append(lying_run(seed, scenario, stays=stays, stranger=stranger))
             if found[-1].mishaps or found[-1].unrest or found[-1].broken:
                 _say(found[-1].words)
         _show("all", found)

@@ -1,4 +1,5 @@
-"""A member with the key may split a cluster or slow it down; it ends no honest node and keeps no honest receipt open."""
+"""A member with the key may split a cluster or slow it down; it ends no honest node and keeps no honest receipt open. Who has the
+key and is no member breaks nothing at all."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ PACKETS: dict[str, tuple[type[Any], ...]] = {
     "totem": (Token, Join, Commit, Wake),
     "lansis": (Alive, Attempt, Joining, Faults, Flushed, Query),
 }
+EVERY_KIND = {engine: tuple(kind for kinds in known for kind in kinds) for engine, known in FIELDS.items()}
 PROVEN_OR_WORDS = {"sender", "cause"}
 """The envelope says who sent it, and causes are for people."""
 
@@ -50,6 +52,28 @@ def test_whatever_one_member_says_the_others_go_on(engine: str, seed: int) -> No
     run = lying_run(seed, Scenario(engine))
     assert not run.mishaps, run.words
     assert not run.unrest, run.words
+
+
+@pytest.mark.parametrize("engine", FOUND)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_a_stranger_says_nothing_is_broken(engine: str, seed: int) -> None:
+    """It repeats what it hears, with lies, and some of it about itself, as if it wanted to be a member. When it was believed,
+    numbers of the order were used twice, messages came twice, and a view named a member that was not in the one before."""
+    run = lying_run(seed, Scenario(engine), EVERY_KIND[engine], permille=300, stranger=True)
+    assert sum(run.told.values()) > 0
+    assert not run.mishaps, run.words
+    assert not run.unrest, run.words
+    assert not run.broken, run.words
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", [Scenario("totem"), Scenario("lansis"), Scenario("lansis", order="toto")])
+def test_two_hundred_strangers(scenario: Scenario) -> None:
+    for seed in range(1000, 1200):
+        run = lying_run(seed, scenario, stranger=True)
+        assert not run.mishaps, run.words
+        assert not run.unrest, run.words
+        assert not run.broken, run.words
 
 
 @pytest.mark.long
