@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.guarantees.oracle import good_history
-from transis.audit.draw.layout import Picture, PictureLayout
-from transis.audit.draw.spacetime import LINES_MAX, bundles, draw_html, draw_svg
+from transis.audit.draw.layout import LINES_MAX, Picture, PictureLayout, bundles
+from transis.audit.draw.spacetime import draw_html, draw_svg
 from transis.audit.draw.svg import escaped
 from transis.audit.guarantees.property import Violation
 from transis.sim.picture import picture_of

@@ -4,22 +4,26 @@
    way and the edges of the DAG; a page has a switch for each kind.
 2. What a reader may want explained carries a title. Elements that belong together carry the same `data-k`, and the page lights
    them up together.
-3. Messages of one node, one kind of line and one view become one bundle until all lines fit the budget: a picture of ten
-   thousand lines shows nothing. A bundle arrives once per receiver and view, where its first message did; its title says the
-   rest.
-4. A diagram is a drawing, or a page around one for a browser. Nothing is fetched, and the page forbids itself to.
+3. A diagram is a drawing, or a page around one for a browser. Nothing is fetched, and the page forbids itself to.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from math import log10
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from transis.audit.draw.layout import DrawnDelivery, DrawnLink, DrawnSending, Label, LifeLine, Moment, Picture, PictureLayout
+from transis.audit.draw.layout import (
+    Bundle,
+    DrawnLink,
+    Label,
+    Landing,
+    LifeLine,
+    Picture,
+    PictureLayout,
+    bundles,
+)
 from transis.audit.draw.svg import (
     DARK,
     FONT,
@@ -338,105 +342,6 @@ def _arc(x: float, y: float, end: float, end_y: float, tip: str) -> str:
 
 RUNS_NAMED: Final = 6
 LANDINGS_NAMED: Final = 24
-LINES_MAX: Final = 900
-WINDOW_FIRST_PX: Final = 4.0
-WINDOW_LAST_PX: Final = 130.0
-"""The widest window of a bundle; beyond it the budget of lines gives way."""
-
-Position = Callable[[Moment], float]
-
-
-class Landing(NamedTuple):
-    """Where a bundle arrives: at a node in a view."""
-
-    lane: int
-    node: str
-    view: str
-    moment: Moment
-    count: int  # type: ignore[assignment]  # hides tuple.count
-
-
-@dataclass(slots=True)
-class Bundle:
-    """Messages drawn as one, and where they were delivered."""
-
-    first: DrawnSending
-    count: int = 0
-    runs: list[tuple[str, int, int]] = field(default_factory=list)
-    landings: dict[tuple[str, str], Landing] = field(default_factory=dict)
-
-    def add(self, sending: DrawnSending, arrivals: Iterable[DrawnDelivery]) -> None:
-        self.count += sending.count
-        self.runs.append((sending.process, sending.first, sending.count))
-        for arrival in arrivals:
-            self._land(arrival)
-
-    def _land(self, arrival: DrawnDelivery) -> None:
-        key = (arrival.node, arrival.view)
-        known = self.landings.get(key)
-        count = arrival.count + (known.count if known is not None else 0)
-        moment = min(arrival.moment, known.moment) if known is not None else arrival.moment
-        self.landings[key] = Landing(arrival.lane, arrival.node, arrival.view, moment, count)
-
-    @property
-    def elsewhere(self) -> list[Landing]:
-        """Deliveries in other lanes than the sender's: these are lines; a delivery at home is a dot."""
-        return [landing for landing in self.landings.values() if landing.lane != self.first.lane]
-
-
-def bundles(sendings: Sequence[DrawnSending], arrivals: Sequence[DrawnDelivery], position: Position) -> list[Bundle]:
-    """The finest bundling whose lines fit the budget."""
-    ordered = sorted(sendings, key=lambda sending: (sending.node, sending.moment, sending.process, sending.first))
-    found = _deliveries(ordered, arrivals)
-    window = WINDOW_FIRST_PX
-    while True:
-        drawn = _bundled(ordered, found, position, window)
-        if window > WINDOW_LAST_PX or sum(len(bundle.elsewhere) for bundle in drawn) <= LINES_MAX:
-            return drawn
-        window *= 1.6
-
-
-def _bundled(
-    ordered: Sequence[DrawnSending], found: Sequence[list[DrawnDelivery]], position: Position, window: float
-) -> list[Bundle]:
-    drawn: list[Bundle] = []
-    open_bundles: dict[tuple[str, str, str, bool], Bundle] = {}
-    for sending, arrivals in zip(ordered, found, strict=True):
-        key = (sending.node, sending.kind, sending.view, sending.faint)
-        bundle = open_bundles.get(key)
-        if bundle is None or position(sending.moment) - position(bundle.first.moment) > window:
-            bundle = open_bundles[key] = Bundle(sending)
-            drawn.append(bundle)
-        bundle.add(sending, arrivals)
-    return drawn
-
-
-def _deliveries(ordered: Sequence[DrawnSending], arrivals: Sequence[DrawnDelivery]) -> list[list[DrawnDelivery]]:
-    """The deliveries of each sending; a delivered run may cover several sendings, and belongs to each."""
-    by_process: dict[str, list[tuple[int, int]]] = {}
-    for index, sending in enumerate(ordered):
-        by_process.setdefault(sending.process, []).append((sending.first, index))
-    for starts in by_process.values():
-        starts.sort()
-    found: list[list[DrawnDelivery]] = [[] for _ in ordered]
-    for arrival in arrivals:
-        for index, piece in _pieces(ordered, by_process.get(arrival.process, []), arrival):
-            found[index].append(piece)
-    return found
-
-
-def _pieces(
-    ordered: Sequence[DrawnSending], starts: Sequence[tuple[int, int]], arrival: DrawnDelivery
-) -> Iterator[tuple[int, DrawnDelivery]]:
-    """The delivered run cut where sendings begin."""
-    last = arrival.first + arrival.count - 1
-    at = max(0, bisect_right(starts, (arrival.first, len(ordered))) - 1)
-    for start, index in starts[at:]:
-        if start > last:
-            return
-        low, high = max(start, arrival.first), min(last, start + ordered[index].count - 1)
-        if low <= high:
-            yield index, arrival._replace(first=low, count=high - low + 1)
 
 
 def _messages(layout: PictureLayout) -> Iterator[str]:
