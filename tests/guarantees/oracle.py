@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from transis.audit.guarantees import check
 from transis.trace.events import History, NodeTrace, is_ordered
 from transis.trace.recorder import Recorder
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
@@ -310,3 +311,18 @@ def good_history(seed: int, names: str = "abcde", steps: int = 300, closed: bool
     if closed:
         world.close()
     return world.history(closed)
+
+
+SEEDS_OF_A_WRONG_RULE = 60
+
+
+def broken_by(oracle: type[AbstractWorld]) -> set[str]:
+    """Properties broken in any of the histories that a world with a wrong rule draws."""
+    broken: set[str] = set()
+    for seed in range(SEEDS_OF_A_WRONG_RULE):
+        world = oracle(seed)
+        for _ in range(300):
+            world.step()
+        world.close()
+        broken.update(check(world.history(closed=True)).broken)
+    return broken

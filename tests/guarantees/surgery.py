@@ -134,9 +134,6 @@ class Draft:
     def edit_view(self, node: NodeId, conf: Conf, edit: Callable[[View], View]) -> None:
         self.exchange(node, conf, conf._replace(view=edit(conf.view)))
 
-    def adjacent(self, node: NodeId, left: Event, right: Event) -> bool:
-        return self._find(node, left) + 1 == self._find(node, right)
-
     def _find(self, node: NodeId, event: Event) -> int:
         return next(place for place, other in enumerate(self.traces[node]) if other is event)
 

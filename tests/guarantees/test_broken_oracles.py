@@ -2,13 +2,10 @@
 
 import pytest
 
-from tests.guarantees.oracle import AbstractWorld, Actor, RingLog
-from transis.audit.guarantees import check
+from tests.guarantees.oracle import AbstractWorld, Actor, RingLog, broken_by
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import Configure, Phase
 from transis.types.views import View
-
-SEEDS = 60
 
 
 class OnlyTheCoveredAfterTheTransitional(AbstractWorld):
@@ -61,18 +58,6 @@ class SafeWithoutWaiting(AbstractWorld):
         super()._deliver_some(actor, limit)
 
 
-def found(oracle: type[AbstractWorld]) -> set[str]:
-    """Properties broken in any of the drawn histories."""
-    broken: set[str] = set()
-    for seed in range(SEEDS):
-        world = oracle(seed)
-        for _ in range(300):
-            world.step()
-        world.close()
-        broken.update(check(world.history(closed=True)).broken)
-    return broken
-
-
 @pytest.mark.parametrize(
     ("oracle", "breaks"),
     [
@@ -83,4 +68,4 @@ def found(oracle: type[AbstractWorld]) -> set[str]:
     ],
 )
 def test_a_wrong_rule_is_found(oracle: type[AbstractWorld], breaks: set[str]) -> None:
-    assert breaks <= found(oracle)
+    assert breaks <= broken_by(oracle)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.naive import Naive
-from tests.guarantees.oracle import Actor
+from tests.guarantees.oracle import Actor, broken_by
 from tests.guarantees.oracle_apart import ApartWorld, apart_history
 from tests.guarantees.test_naive import AMBIGUOUS, GAPPED, TWINS
 from tests.guarantees.toy import Toy
@@ -214,17 +214,6 @@ class OwnDelivered(ApartWorld):
         super()._recover(actor, actor.delivered, covered, transitional)
 
 
-def found(oracle: type[ApartWorld]) -> set[str]:
-    broken: set[str] = set()
-    for seed in range(SEEDS):
-        world = oracle(seed)
-        for _ in range(300):
-            world.step()
-        world.close()
-        broken.update(check(world.history(closed=True)).broken)
-    return broken
-
-
 @pytest.mark.parametrize(("oracle", "breaks"), [(WhenReceived, {"causal_5"}), (OwnDelivered, {"failure_atomicity_4"})])
 def test_a_wrong_rule_is_found(oracle: type[ApartWorld], breaks: set[str]) -> None:
-    assert breaks <= found(oracle)
+    assert breaks <= broken_by(oracle)

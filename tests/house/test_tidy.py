@@ -98,17 +98,7 @@ def harmless_set_comprehensions(module: ast.Module) -> set[int]:
     for node in ast.walk(module):
         if isinstance(node, ast.SetComp):
             lines.update(part.iter.lineno for part in node.generators)
-        if isinstance(node, ast.Call) and dotted(node.func) in {
-            "sorted",
-            "set",
-            "frozenset",
-            "sum",
-            "min",
-            "max",
-            "any",
-            "all",
-            "len",
-        }:
+        if isinstance(node, ast.Call) and dotted(node.func) in FORGETTING_ORDER:
             inner = [argument for argument in node.args if isinstance(argument, ast.GeneratorExp)]
             lines.update(part.iter.lineno for one in inner for part in one.generators)
     return lines
