@@ -10,7 +10,7 @@ A replica runs in a thread of its own, and so do the actions of a replicated obj
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
@@ -151,6 +151,34 @@ class EntryStream(Generic[T]):
         return repr(self._inner)
 
 
+class Admin:
+    """Changes of the replicas. Each returns when the change has its place; PostRefused if another one came first."""
+
+    def __init__(self, thread: LoopThread, inner: waiting.ReplicaBase) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def add(self, name: str) -> None:
+        """A newcomer called `name`, which was started without a list of replicas, becomes one."""
+        self._thread.call(in_time(remaining(), lambda: self._inner.admin.add(name)))
+
+    def remove(self, name: str) -> None:
+        """The replica called `name` is one no more, dead or alive. What nobody else has of it is gone."""
+        self._thread.call(in_time(remaining(), lambda: self._inner.admin.remove(name)))
+
+    def replace(self, name: str, *, directory_lost: bool) -> None:
+        """A newcomer takes the place of the replica called `name`, whose directory is lost: say so with `directory_lost=True`."""
+        self._thread.call(in_time(remaining(), lambda: self._inner.admin.replace(name, directory_lost=directory_lost)))
+
+
+async def in_time(seconds: float | None, act: Callable[[], Awaitable[R]]) -> R:
+    """The caller's `within`, in the replica's thread."""
+    if seconds is None:
+        return await act()
+    with within(max(seconds, 1e-6)):
+        return await act()
+
+
 class ReplicaBase:
     """What a replicated log and a replicated object have in common."""
 
@@ -168,6 +196,11 @@ class ReplicaBase:
     def me(self) -> str:
         """The name of this replica."""
         return self._inner.me
+
+    @property
+    def admin(self) -> Admin:
+        """Changes of who is a replica: `add`, `remove`, `replace`."""
+        return Admin(self._thread, self._inner)
 
     @property
     def end(self) -> int:
@@ -233,17 +266,17 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
 
     def call(self, action: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run this `action` everywhere, with `args` and `kwargs`, and return its result."""
-        result: R = self._thread.call(self._within(remaining(), lambda: self._machine.call(action, *args, **kwargs)))
+        result: R = self._thread.call(in_time(remaining(), lambda: self._machine.call(action, *args, **kwargs)))
         return result
 
     def post(self, action: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> CallReceipt[R]:
         """The same without waiting for the result: returns when the `action`, with `args` and `kwargs`, is on this disk."""
-        receipt = self._thread.call(self._within(remaining(), lambda: self._machine.post(action, *args, **kwargs)))
+        receipt = self._thread.call(in_time(remaining(), lambda: self._machine.post(action, *args, **kwargs)))
         return CallReceipt(self._thread, receipt)
 
     def ask(self, query: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The answer of this `query`, with `args` and `kwargs`, that sees every action which returned before, at any replica."""
-        answer: R = self._thread.call(self._within(remaining(), lambda: self._machine.ask(query, *args, **kwargs)))
+        answer: R = self._thread.call(in_time(remaining(), lambda: self._machine.ask(query, *args, **kwargs)))
         return answer
 
     @overload
@@ -259,14 +292,7 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} has no {name!r}", name=name, obj=self)
         method = getattr(self._machine, name)
-        return lambda *args, **kwargs: self._thread.call(self._within(remaining(), lambda: method(*args, **kwargs)))
-
-    async def _within(self, seconds: float | None, act: Callable[[], Any]) -> Any:
-        """The caller's `within`, in the replica's thread."""
-        if seconds is None:
-            return await act()
-        with within(max(seconds, 1e-6)):
-            return await act()
+        return lambda *args, **kwargs: self._thread.call(in_time(remaining(), lambda: method(*args, **kwargs)))
 
 
 class Answers:

@@ -39,9 +39,11 @@ from transis.prsl.outputs import (
 )
 from transis.prsl.record import What
 from transis.replication.attachment import Attachment, Connect
+from transis.replication.newcomers import WAITS, Newcomer, Search, decode, encode
+from transis.replication.posts import Waiting, wake
 from transis.replication.store import Store
 from transis.replication.writer import Writer
-from transis.types.errors import Rejection
+from transis.types.errors import Rejection, TransisError
 from transis.types.ids import ProcessId, Service
 
 PATIENCE_S: Final = 2.0
@@ -66,6 +68,9 @@ class Host:
         self.attachment: Final = Attachment(group, connect, self)
         self.seen: dict[int, float] = {}
         """When each replica was last in a view with this one, by the loop's clock."""
+        self.newcomers: dict[str, bytes] = {}
+        """Who waits to become a replica: the identity of its directory by its name."""
+        self.newcomers_waiting: Waiting = []
         self.disk_trouble = ""
         self.why_ended = ""
         self._application = application
@@ -75,6 +80,9 @@ class Host:
         self._final = self._shown = 0
         self._is_hung = False
         self._view_began = 0.0
+        self._newcomer = Newcomer(config.name, config.directory)
+        self._search = Search()
+        self._brought_up_to = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life -----------------------------------------------------------------------------------------------------------
@@ -142,7 +150,13 @@ class Host:
                 self._input(lambda payload=payload: self.machine.message(batch.sender, payload))  # type: ignore[misc]
 
     def private(self, sender: ProcessId, payload: bytes) -> None:
-        self._input(lambda: self.machine.bulk(sender, payload))
+        if payload[:1] == WAITS:
+            newcomer = decode(payload)
+            if not isinstance(newcomer, Rejection):
+                self.newcomers[newcomer.name] = newcomer.directory
+                wake(self.newcomers_waiting)
+        else:
+            self._input(lambda: self.machine.bulk(sender, payload))
 
     # --- inputs of the disk -----------------------------------------------------------------------------------------------
 
@@ -174,6 +188,22 @@ class Host:
             await asyncio.sleep(PATIENCE_S / TICKS)
             self._tell_hung()
             self._exclude_silent()
+            await self._look_for_members()
+
+    async def _look_for_members(self) -> None:
+        """A newcomer tells all members that it waits, and asks the next one if the last one says nothing more."""
+        session, status = self.attachment.session, self.machine.status()
+        if status.number or session is None:
+            return
+        try:
+            members, next_one = await self._search.next_member(session, self.attachment.group)
+        except TransisError:
+            return
+        for member in members:
+            self.attachment.tell(member, encode(self._newcomer))
+        if next_one is not None and status.green == self._brought_up_to:
+            self._input(lambda: self.machine.bring_up(next_one))
+        self._brought_up_to = status.green
 
     def _exclude_silent(self) -> None:
         status = self.machine.status()

@@ -19,6 +19,7 @@ from transis.process.fork import stays_here
 from transis.prsl.actions import KEY_SIZE, ActionId
 from transis.prsl.core import Config
 from transis.prsl.outputs import Accepted, LoadSnapshot, Ordered, Refused, StableTo
+from transis.replication.admin import Admin
 from transis.replication.attachment import Connect
 from transis.replication.entries import Delivered, Entries
 from transis.replication.host import Application, Host, News
@@ -56,6 +57,11 @@ class ReplicaBase:
         trouble = host.why_ended or host.disk_trouble or host.attachment.trouble
         now = asyncio.get_running_loop().time()
         return describe(self.group, self.me, host.machine.status(), host.seen, now, trouble)
+
+    @property
+    def admin(self) -> Admin:
+        """Changes of who is a replica: `add`, `remove`, `replace`."""
+        return Admin(self)
 
     @property
     def end(self) -> int:

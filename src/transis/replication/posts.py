@@ -231,6 +231,15 @@ class Posts:
         for part in bundle.parts:
             part.receipt._refuse(failure)
 
+    def follow(self, action: ActionId) -> PostReceipt:
+        """The receipt of a change of membership, which was posted already."""
+        receipt, bundle = PostReceipt(self, 0), Bundle(Kind.CHANGE)
+        receipt.actions.append(action)
+        receipt._unaccepted = receipt._unordered = 1
+        bundle.parts.append(Part(receipt, 0, 0))
+        self._unaccepted[action] = self._unordered[action] = bundle
+        return receipt
+
     # --- what becomes of it ----------------------------------------------------------------------------------------------
 
     def accepted(self, ids: Sequence[ActionId]) -> None:
@@ -247,10 +256,12 @@ class Posts:
         if bundle is None:
             return
         if news.effect == Effect.VOID:
-            self._refuse(bundle, lambda: PostRefused("it has a place and no effect: this replica was not a member there"))
+            is_change = bundle.kind == Kind.CHANGE
+            why = "another change of the replicas got its place first" if is_change else "this replica was not a member there"
+            self._refuse(bundle, lambda: PostRefused(f"it has a place and no effect: {why}"))
         elif news.effect == Effect.TOO_LATE:
-            why = "its key is older than what is remembered, and it may have been ordered before: it is not counted again"
-            self._refuse(bundle, lambda: PostRefused(why))
+            forgotten = "its key is older than what is remembered, and it may have been ordered before: it is not counted again"
+            self._refuse(bundle, lambda: PostRefused(forgotten))
         else:
             offset = news.first if news.effect == Effect.AGAIN else news.offset
             for part in bundle.parts:
