@@ -353,6 +353,7 @@ def replica(
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
 ) -> OpeningReplica[ReplicaLog[bytes]]: ...
 @overload
 def replica(
@@ -364,6 +365,7 @@ def replica(
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     codec: Codec[T],
 ) -> OpeningReplica[ReplicaLog[T]]: ...
 @overload
@@ -376,6 +378,7 @@ def replica(
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     machine: M,
 ) -> OpeningReplica[ReplicaMachine[M]]: ...
 def replica(
@@ -387,17 +390,19 @@ def replica(
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     codec: Codec[Any] | None = None,
     machine: Any = None,
 ) -> OpeningReplica[Any]:
     """A replica called `me` of the replication group `group`, with its log in `directory`, as `transis.replica` gives one.
 
     `replicas` names all who found the group. `connect` opens a session with a node, if not with the daemon of this machine:
-    `node.connect` of an embedded one, or `lambda: transis.connect(path)`. `ack`, `explicit_ack`, `codec` and `machine` as there.
+    `node.connect` of an embedded one, or `lambda: transis.connect(path)`. `ack`, `explicit_ack`,
+    `snapshot_every`, `codec` and `machine` as there.
     """
     given: dict[str, Any] = {"me": me, "replicas": replicas, "directory": directory}
     given["connect"] = (lambda: _unwrapped(connect())) if callable(connect) else connect
-    given |= {"ack": ack, "explicit_ack": explicit_ack}
+    given |= {"ack": ack, "explicit_ack": explicit_ack, "snapshot_every": snapshot_every}
     given |= {"codec": codec, "machine": machine}
     return OpeningReplica(waiting_replica.replica(group, **given), ReplicaLog if machine is None else ReplicaMachine)
 

@@ -122,6 +122,19 @@ class Delivered:
             self.tail_start = self._tail[0][0]
             wake(self.waiting)
 
+    def jump(self, base: Base) -> None:
+        """All before came as a snapshot."""
+        self.record, self.place, self.end, self.tail_start, self.first = (
+            base.record,
+            base.place,
+            base.offset,
+            base.offset,
+            base.offset,
+        )
+        self._tail.clear()
+        self._tail_bytes = 0
+        wake(self.waiting)
+
     def end_with(self, failure: TransisError) -> None:
         self.failure = failure
         wake(self.waiting)

@@ -18,7 +18,7 @@ from transis.client.events import Batch, View
 from transis.client.session import Session
 from transis.prsl.actions import ActionId, Kind
 from transis.prsl.core import Config, Stage
-from transis.prsl.log import StoreRecord
+from transis.prsl.log import Snapshot, StoreRecord
 from transis.prsl.machine import Machine
 from transis.prsl.outputs import (
     Accepted,
@@ -41,7 +41,9 @@ from transis.prsl.record import What
 from transis.replication.attachment import Attachment, Connect
 from transis.replication.newcomers import WAITS, Newcomer, Search, decode, encode
 from transis.replication.posts import Waiting, wake
+from transis.replication.snapshots import SnapshotFiles
 from transis.replication.store import Store
+from transis.replication.transfer import SNAPSHOT, SnapshotTransfer
 from transis.replication.writer import Writer
 from transis.types.errors import Rejection, TransisError
 from transis.types.ids import ProcessId, Service
@@ -66,6 +68,8 @@ class Host:
         self.store: Final = store
         self.machine: Final = Machine(config, store.opened)
         self.attachment: Final = Attachment(group, connect, self)
+        self.files: Final = SnapshotFiles(store.path)
+        self.transfer: Final = SnapshotTransfer(self.files, self.attachment.tell, self._snapshot_received)
         self.seen: dict[int, float] = {}
         """When each replica was last in a view with this one, by the loop's clock."""
         self.newcomers: dict[str, bytes] = {}
@@ -102,10 +106,10 @@ class Host:
         try:
             await self.attachment.run()
         except Exception as error:
-            self._end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            self.end(f"a bug: {error!r}. The directory is as it was: start this replica again")
             raise
 
-    def _end(self, why: str) -> None:
+    def end(self, why: str) -> None:
         if not self.why_ended:
             self.why_ended = why
             self.attachment.leave()
@@ -118,6 +122,16 @@ class Host:
 
     def admin(self, what: What, name: str, directory: bytes, number: int) -> ActionId | Rejection:
         return self._asked(lambda: self.machine.admin(what, name=name, directory=directory, number=number))
+
+    def take_snapshot(self) -> None:
+        self._input(self.machine.take_snapshot)
+
+    def snapshot_written(self, place: int) -> None:
+        self._input(lambda: self.machine.snapshot_written(place))
+        self.files.keep_newest()
+
+    def _snapshot_received(self, snapshot: Snapshot) -> None:
+        self._input(lambda: self.machine.snapshot_received(snapshot))
 
     def acknowledge(self, offset: int) -> None:
         self._input(lambda: self.machine.acknowledge(offset))
@@ -155,6 +169,8 @@ class Host:
             if not isinstance(newcomer, Rejection):
                 self.newcomers[newcomer.name] = newcomer.directory
                 wake(self.newcomers_waiting)
+        elif payload[:1] == SNAPSHOT:
+            self.transfer.hear(sender, payload)
         else:
             self._input(lambda: self.machine.bulk(sender, payload))
 
@@ -223,7 +239,7 @@ class Host:
                     self._carry_out(output)
             self._show()
         except Exception as error:
-            self._end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            self.end(f"a bug: {error!r}. The directory is as it was: start this replica again")
             raise
 
     def _carry_out(self, output: Output) -> None:
@@ -239,10 +255,10 @@ class Host:
                 attachment.join()
             case LeaveGroup():
                 attachment.leave()
-            case SendSnapshot():
-                pass
+            case SendSnapshot(to, snapshot):
+                self.transfer.send(to, snapshot)
             case Stopped(why):
-                self._end(why)
+                self.end(why)
             case MoreToDeliver():
                 self._loop.call_soon(self._input, self.machine.deliver_more)
             case Ordered(place):

@@ -18,7 +18,8 @@ from transis.client.events import Codec
 from transis.process.fork import stays_here
 from transis.prsl.actions import KEY_SIZE, ActionId
 from transis.prsl.core import Config
-from transis.prsl.outputs import Accepted, LoadSnapshot, Ordered, Refused, StableTo
+from transis.prsl.log import Snapshot
+from transis.prsl.outputs import Accepted, LoadSnapshot, Ordered, Refused, StableTo, TakeSnapshot
 from transis.replication.admin import Admin
 from transis.replication.attachment import Connect
 from transis.replication.entries import Delivered, Entries
@@ -38,7 +39,7 @@ POST_MAX: Final = MESSAGE_MAX - (64 << 10)
 class ReplicaBase:
     """What a replicated log and a replicated machine have in common."""
 
-    def __init__(self, store: Store, group: str, config: Config, connect: Connect) -> None:
+    def __init__(self, store: Store, group: str, config: Config, connect: Connect, snapshot_every: int) -> None:
         self.group: str = group
         self.me: str = config.name
         self._posts = Posts(self._post_bundle, self._not_yet)
@@ -46,6 +47,10 @@ class ReplicaBase:
         opened = store.opened
         self._delivered = Delivered(store, (opened.snapshot if config.is_replayed else opened.checkpoint).base)
         self._host = Host(store, group, config, connect, Application(self._hear, self._ended))
+        self._snapshot_every = snapshot_every
+        self._snapshot_at = self._delivered.end
+        """Where the last snapshot was taken, an offset."""
+        self._trouble = ""
         self._is_closed = False
         stays_here(self)
 
@@ -54,7 +59,7 @@ class ReplicaBase:
     def status(self) -> ReplicaStatus:
         """How this replica stands: primary or not and why, who is missing, who lags, and what waits for what."""
         host = self._host
-        trouble = host.why_ended or host.disk_trouble or host.attachment.trouble
+        trouble = host.why_ended or host.disk_trouble or self._trouble or host.transfer.trouble or host.attachment.trouble
         now = asyncio.get_running_loop().time()
         return describe(self.group, self.me, host.machine.status(), host.seen, now, trouble)
 
@@ -67,6 +72,9 @@ class ReplicaBase:
     def end(self) -> int:
         """The offset behind the last message that was delivered here."""
         return self._delivered.end
+
+    async def _start(self) -> None:
+        self._host.start()
 
     async def close(self) -> None:
         """End the replica here. What was posted is on the disk and goes on when it is opened again. Closing twice is harmless."""
@@ -96,10 +104,18 @@ class ReplicaBase:
                 self._posts.stable(place, acked)
             case Refused(ids, why):
                 self._posts.refused(ids, why)
+            case TakeSnapshot(snapshot):
+                self._take_snapshot(snapshot)
             case LoadSnapshot(snapshot):
-                self._posts.loaded(snapshot.base)
-            case _:
-                pass
+                self._load_snapshot(snapshot)
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        """A log has no state beside itself."""
+        asyncio.get_running_loop().call_soon(self._host.snapshot_written, snapshot.base.place)
+
+    def _load_snapshot(self, snapshot: Snapshot) -> None:
+        self._delivered.jump(snapshot.base)
+        self._posts.loaded(snapshot.base)
 
     def _ordered(self, news: Ordered) -> None:
         self._note(news)
@@ -130,9 +146,9 @@ class ReplicaBase:
 class ReplicaLog(ReplicaBase, Generic[T]):
     """A replicated log: what `transis.replica` yields without a machine."""
 
-    def __init__(self, store: Store, group: str, config: Config, connect: Connect, codec: Codec[T]) -> None:
+    def __init__(self, store: Store, group: str, config: Config, connect: Connect, snapshot_every: int, codec: Codec[T]) -> None:
         self._codec = codec
-        super().__init__(store, group, config, connect)
+        super().__init__(store, group, config, connect, snapshot_every)
 
     async def post(self, data: T, *, key: str | bytes | None = None, at: int | None = None) -> PostReceipt:
         """Post one message, in any partition: when this returns, it is on this disk and will be ordered.
@@ -163,6 +179,9 @@ class ReplicaLog(ReplicaBase, Generic[T]):
         if not 0 <= offset < self.end:
             raise UsageError(f"offset = {offset}: this log was delivered up to {self.end - 1}")
         self._host.acknowledge(offset + 1)
+        if self.end - self._snapshot_at >= self._snapshot_every:
+            self._snapshot_at = self.end
+            self._host.take_snapshot()
 
 
 def _require_sizes(payloads: Sequence[bytes], key: str | bytes | None) -> None:

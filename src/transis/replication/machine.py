@@ -15,25 +15,50 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import chain
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from transis.prsl.actions import Action, ActionId, Kind
 from transis.prsl.core import Config
-from transis.prsl.outputs import Effect, Ordered
+from transis.prsl.log import Snapshot
+from transis.prsl.outputs import Effect, LoadSnapshot, Ordered, TakeSnapshot
 from transis.replication.attachment import Connect
 from transis.replication.context import Moment, at_moment, remaining
+from transis.replication.host import News
 from transis.replication.log import POST_MAX, ReplicaBase
 from transis.replication.posts import Outcome, PostReceipt, Posts, a_change
 from transis.replication.replicated import Method, Methods, methods_of
+from transis.replication.state import restore, save
 from transis.replication.store import Store
-from transis.types.errors import ActionFailed, InDoubt, MessageTooLarge, NotYet, UsageError
+from transis.types.errors import ActionFailed, InDoubt, MessageTooLarge, NotYet, ReplicaError, TransisError, UsageError, plainly
 
 M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
+
+Recorded = tuple[bytes, str, str]
+"""An outcome in a snapshot: the result, or the name of an error and its text."""
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """What the replica itself has in a snapshot: the agreed clock, and the results of client keys by offset, in their order."""
+
+    time_us: int
+    results: tuple[tuple[int, tuple[Recorded, ...]], ...]
+
+
+def _recorded(outcome: Outcome) -> Recorded:
+    error = outcome.error
+    return (outcome.value, "", "") if error is None else (b"", type(error).__name__, str(error))
+
+
+def _outcome(value: bytes, error: str, text: str) -> Outcome:
+    return Outcome(value, ActionFailed(f"{error}: {text}") if error else None)
+
 
 _call: Final = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
@@ -108,12 +133,26 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
     """A replicated object: what `transis.replica` yields with a `machine`. Its actions and queries are methods of this, to be
     awaited; `call` and `ask` are the same for type checkers: `await bank.call(Accounts.move, "7", "9", 50)`."""
 
-    def __init__(self, store: Store, group: str, config: Config, connect: Connect, thing: M) -> None:
+    def __init__(self, store: Store, group: str, config: Config, connect: Connect, snapshot_every: int, thing: M) -> None:
         self._application = Application(thing, group)
         self._results: dict[int, list[Outcome]] = {}
         self._keys_max = config.keys_max
         self._dirty: tuple[tuple[int, tuple[ActionId, ...]], Application] | None = None
-        super().__init__(store, group, config, connect)
+        self._later: deque[Ordered | TakeSnapshot | LoadSnapshot] = deque()
+        self._work: asyncio.Task[None] | None = None
+        super().__init__(store, group, config, connect, snapshot_every)
+
+    async def _start(self) -> None:
+        place = self._delivered.place
+        if place:
+            await self._restore(place)
+        await super()._start()
+
+    async def close(self) -> None:
+        """End the replica here. What was posted is on the disk and goes on when it is opened again. Closing twice is harmless."""
+        if self._work is not None:
+            self._work.cancel()
+        await super().close()
 
     # --- actions --------------------------------------------------------------------------------------------------------
 
@@ -200,6 +239,76 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
             raise UsageError(f"{function!r} is no {kind} of {type(self._application.thing).__name__}")
         return method
 
+    # --- snapshots ------------------------------------------------------------------------------------------------------
+
+    def _hear(self, news: News) -> None:
+        """While a snapshot is written or read, what is to be delivered waits, and nothing else."""
+        if isinstance(news, Ordered | TakeSnapshot | LoadSnapshot):
+            self._later.append(news)
+            self._go_on()
+        else:
+            super()._hear(news)
+
+    def _go_on(self) -> None:
+        while self._later and self._work is None:
+            super()._hear(self._later.popleft())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(self._done)
+
+    def _done(self, work: asyncio.Task[None]) -> None:
+        self._work = None
+        if not work.cancelled():
+            work.result()
+            self._go_on()
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        self._begin(self._write_snapshot(snapshot))
+
+    def _load_snapshot(self, snapshot: Snapshot) -> None:
+        super()._load_snapshot(snapshot)
+        self._snapshot_at = self.end
+        self._begin(self._load(snapshot.base.place))
+
+    async def _write_snapshot(self, snapshot: Snapshot) -> None:
+        """The chunks are made here, where the state is, and written in a thread."""
+        place = snapshot.base.place
+        try:
+            with self._host.files.begin(place) as file:
+                head = msgspec.msgpack.encode(Head(self._application.time_us, self._recorded()))
+                for chunk in chain([head], save(self._application.thing)):
+                    await asyncio.to_thread(file.add, chunk)
+                await asyncio.to_thread(file.finish)
+            await asyncio.to_thread(self._host.files.publish, place)
+        except Exception as error:
+            self._trouble = f"no snapshot was taken at offset {self.end}: {plainly(error)}"
+        else:
+            self._trouble = ""
+            self._host.snapshot_written(place)
+
+    async def _load(self, place: int) -> None:
+        try:
+            await self._restore(place)
+        except TransisError as error:
+            self._host.end(str(error))
+        except Exception as error:
+            self._host.end(f"the snapshot at place {place} is none of this class: {error!r}")
+
+    async def _restore(self, place: int) -> None:
+        chunks = await asyncio.to_thread(list, self._host.files.read(place))
+        head = msgspec.msgpack.decode(chunks[0], type=Head)
+        self._application.time_us = head.time_us
+        self._results = {offset: [_outcome(*one) for one in outcomes] for offset, outcomes in head.results}
+        try:
+            restore(self._application.thing, chunks[1:])
+        except Exception as error:
+            name = type(self._application.thing).__name__
+            raise ReplicaError(f"{name} does not take its own snapshot: {type(error).__name__}: {error}") from error
+
+    def _recorded(self) -> tuple[tuple[int, tuple[Recorded, ...]], ...]:
+        return tuple((offset, tuple(map(_recorded, outcomes))) for offset, outcomes in self._results.items())
+
     # --- for the host -----------------------------------------------------------------------------------------------------
 
     def _ordered(self, news: Ordered) -> None:
@@ -211,6 +320,9 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
         elif news.effect == Effect.AGAIN:
             results = self._results[news.first]
         self._note(news, results)
+        if self.end - self._snapshot_at >= self._snapshot_every:
+            self._snapshot_at = self.end
+            asyncio.get_running_loop().call_soon(self._host.take_snapshot)
 
     def _remember(self, offset: int, results: list[Outcome]) -> None:
         """As long as the key is remembered, and dropped with it (prsl/keys.py)."""

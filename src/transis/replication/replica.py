@@ -49,7 +49,11 @@ class OpeningReplica(UnenteredAsync, Generic[H]):
         """Open the replica, for a program that cannot use `async with`."""
         store = await asyncio.to_thread(self._open_store)
         replica = self._make(store, self._config._replace(directory=store.directory, life=store.life))
-        replica._host.start()
+        try:
+            await replica._start()
+        except BaseException:
+            await replica.close()
+            raise
         return replica
 
     def _open_store(self) -> Store:
@@ -94,6 +98,7 @@ def replica(
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
 ) -> OpeningReplica[ReplicaLog[bytes]]: ...
 @overload
 def replica(
@@ -105,6 +110,7 @@ def replica(
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     codec: Codec[T],
 ) -> OpeningReplica[ReplicaLog[T]]: ...
 @overload
@@ -117,6 +123,7 @@ def replica(
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     machine: M,
 ) -> OpeningReplica[ReplicaMachine[M]]: ...
 def replica(
@@ -128,6 +135,7 @@ def replica(
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
+    snapshot_every: int = 100_000,
     codec: Codec[Any] | None = None,
     machine: Any = None,
 ) -> OpeningReplica[Any]:
@@ -136,22 +144,29 @@ def replica(
     `replicas` names all who found the group, the same at each of them. `connect` opens a session with a node, if not with the
     daemon of this machine: `node.connect` of an embedded one, or `lambda: transis.connect(path)`. With `ack="all"` an order waits
     for all replicas that are together, not only for a majority. With `explicit_ack` stable means that every application called
-    `ack`. A `codec` turns values into bytes. A `machine` is an object of a replicated class, in the state in which all begin.
+    `ack`, and only then a log is trimmed. A `codec` turns values into bytes. A `machine` is an object of a replicated class, in
+    the state in which all begin; every `snapshot_every` messages a snapshot of it is taken, and what is before may be trimmed.
     """
     founders = _founders(me, replicas)
     if ack not in ("majority", "all"):
         raise ConfigError("ack", ack, "write 'majority' or 'all'")
+    if snapshot_every < 1:
+        raise ConfigError("snapshot_every", snapshot_every, "give a number of messages above 0")
     if connect is not None and not callable(connect):
         raise ConfigError("connect", connect, "give something to call, as in connect=node.connect")
     name, way = _group_name(group), connect or connect_to_daemon
     config = Config(me, b"", founders, acks_of_all=ack == "all", explicit_ack=explicit_ack)
     if machine is not None:
         _require_machine(machine, codec)
-        return OpeningReplica(name, config, Path(directory), lambda store, full: ReplicaMachine(store, name, full, way, machine))
+        return OpeningReplica(
+            name, config, Path(directory), lambda store, full: ReplicaMachine(store, name, full, way, snapshot_every, machine)
+        )
     if isinstance(codec, type):
         raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
     config = config._replace(is_replayed=False)
-    return OpeningReplica(name, config, Path(directory), lambda store, full: ReplicaLog(store, name, full, way, codec or Raw()))
+    return OpeningReplica(
+        name, config, Path(directory), lambda store, full: ReplicaLog(store, name, full, way, snapshot_every, codec or Raw())
+    )
 
 
 def _require_machine(machine: object, codec: object) -> None:
