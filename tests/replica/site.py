@@ -64,6 +64,12 @@ class Site:
             await self.start_node(name)
         return [await self.open_log(name) for name in self.names]
 
+    async def start_with(self, **directories: Path) -> list[ReplicaLog[bytes]]:
+        """Some have their logs elsewhere."""
+        for name in self.names:
+            await self.start_node(name)
+        return [await self.open_log(name, directory=directories.get(name, self.log_directory(name))) for name in self.names]
+
     async def end(self) -> None:
         for log in self.logs.values():
             await log.close()

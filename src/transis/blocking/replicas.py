@@ -198,6 +198,11 @@ class ReplicaBase:
         return self._inner.me
 
     @property
+    def life(self) -> int:
+        """How often its directory was opened."""
+        return self._inner.life
+
+    @property
     def admin(self) -> Admin:
         """Changes of who is a replica: `add`, `remove`, `replace`."""
         return Admin(self._thread, self._inner)

@@ -1,4 +1,4 @@
-"""Who is a replica, changed by programs: `await log.admin.add("dan")`.
+"""Changing the replicas from a program: `await log.admin.add("dan")`.
 
 A change is an action like others: it gets its place in the order, and of two that were asked for at the same time one wins. A
 newcomer is started first, without a list of replicas; then a member adds it, or puts it in the place of one whose disk is lost.

@@ -42,6 +42,8 @@ class ReplicaBase:
     def __init__(self, store: Store, group: str, config: Config, connect: Connect, snapshot_every: int) -> None:
         self.group: str = group
         self.me: str = config.name
+        self.life: int = config.life
+        """How often its directory was opened."""
         self._posts = Posts(self._post_bundle, self._not_yet)
         self._posts.needs_acknowledgement = config.explicit_ack
         opened = store.opened

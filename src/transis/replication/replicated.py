@@ -35,7 +35,7 @@ MARK: Final = "_transis_kind"
 HOME: Final = "_transis_methods"
 
 RESERVED: Final = frozenset(
-    {"admin", "ask", "call", "close", "end", "group", "me", "post", "read", "restore", "snapshot", "status"}
+    {"admin", "ask", "call", "close", "end", "group", "life", "me", "post", "read", "restore", "snapshot", "status"}
 )
 """What a replica is asked by these names is not the class's."""
 
