@@ -146,3 +146,10 @@ def test_a_plan_with_clients_is_shrunk_with_fewer_of_them() -> None:
 
 def test_names_of_groups_have_different_hashes() -> None:
     assert len({group_id(f"g{number}") for number in range(12)}) == 12
+
+
+def test_what_waits_for_a_quorum_at_the_end_is_not_lost() -> None:
+    """In this run a component without a quorum is all that is left, and has messages that it could not send."""
+    outcome = simulate(124, groups=True)
+    assert outcome.report.broken == ()
+    assert "every_submit_accounted" in outcome.report.pending

@@ -163,6 +163,22 @@ def test_receipts_end_when_a_node_leaves_without_a_quorum(clusters: Clusters) ->
     c.run(story(c))
 
 
+def test_a_run_may_end_while_messages_wait_for_a_quorum(clusters: Clusters) -> None:
+    """Then nobody can say yet what becomes of them: no guarantee is broken."""
+
+    async def story(c: Cluster) -> None:
+        few = await c.connect("a").open()
+        await (await few.send("red", b"with a quorum"))
+        c.partition("a", "bcde")
+        sent = await talk_until_held(c, few, "red")
+        await c.settle()
+        assert sent[-1].outcome == "pending"
+
+    c = clusters(5, seed=6, quorum="abcde", without_quorum="wait")
+    c.run(story(c))
+    assert "every_submit_accounted" in c.check().pending
+
+
 @pytest.mark.parametrize("way", ["wait", "raise"])
 def test_a_state_transfer_goes_on_when_there_is_a_quorum(clusters: Clusters, way: str) -> None:
     async def holder(c: Cluster, joined: asyncio.Event) -> None:

@@ -270,8 +270,10 @@ class SimulatedCluster:
         return sorted(self.world.lives.values(), key=lambda life: life.id)
 
     def history(self) -> History:
-        """What was recorded so far; closed if the cluster is at rest."""
-        return history_of(self.plan, self.lives(), closed=not unrest(self.world))
+        """What was recorded so far; closed if the cluster is at rest and owes nothing."""
+        lives = self.lives()
+        waits = any(life.waits_for_quorum for life in lives)
+        return history_of(self.plan, lives, closed=not unrest(self.world) and not waits)
 
     def check(self, by_evs: bool = False) -> Report:
         return check(held_to_evs(self.history()) if by_evs else self.history())

@@ -227,6 +227,11 @@ class SimulatedLife(Observer):
         return self.taken - self.refused - self.returned
 
     @property
+    def waits_for_quorum(self) -> bool:
+        """What it took waits for a quorum, so that nobody can say yet what becomes of it."""
+        return bool(self.owed and self.held)
+
+    @property
     def regular(self) -> ViewId | None:
         """The regular view in force; None before the first and while a transitional one is."""
         return self.view.id if self.view is not None and self.view.id.is_regular else None

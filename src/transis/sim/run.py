@@ -317,7 +317,8 @@ class SimulatedRun:
         """One trace per life, in order of ids; the foreign cluster's lives are not part of it."""
         hosts = {host.address for host in judged_hosts(self.world)}
         lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
-        return history_of(self._plan, lives, closed=not unrest(self.world))
+        waits = any(life.waits_for_quorum for life in lives)
+        return history_of(self._plan, lives, closed=not unrest(self.world) and not waits)
 
 
 def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:

@@ -267,8 +267,9 @@ class Simulation:
         """Everything recorded so far, of every life of every node."""
         lives = sorted(self._world.lives.values(), key=lambda life: life.id)
         is_paused = any(host.paused for host in self._world.hosts.values())
+        is_open = is_paused or any(life.waits_for_quorum for life in lives)
         nodes = [NodeTrace(life.id, life.recorder.events) for life in lives]
-        return History(nodes, closed=not is_paused and not self.unrest(), engine=self._plan.config.engine)
+        return History(nodes, closed=not is_open and not self.unrest(), engine=self._plan.config.engine)
 
     def digest(self) -> str:
         """The digest of the history: equal for equal runs, in any process."""
