@@ -13,11 +13,10 @@ PATHS = {"rename", "replace"}
 """Methods of a path, which have one argument; the `replace` of a string has more."""
 
 EXCUSED = {
-    "archive/directory.py": "its locks are looked at by others, who create nothing; its names are its log",
+    "archive/directory.py": "what was written aside has a name that no other writer uses",
     "archive/publish.py": "what was written aside is renamed only if its size is right",
     "bench/replicate.py": "it measures what a bare sync costs",
-    "cli/local_cluster.py": "the lock lives as long as the process",
-    "net/state.py": "the lock lives as long as the node; a key is created, never replaced",
+    "net/state.py": "a key is created, never replaced",
 }
 
 

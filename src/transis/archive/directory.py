@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from transis.archive.rows import FORMAT
 from transis.process.fork import stays_here
-from transis.trace.files import make_directory, replace_durably, sync
+from transis.trace.files import is_locked, make_directory, replace_durably, sync, take_lock, unlock
 from transis.trace.reader import node_name
 from transis.types.errors import ArchiveError
 from transis.types.ids import NodeId
@@ -62,38 +61,22 @@ class ArchiverFiles:
 
     def take_lock(self) -> bool:
         """Try to take the lock; False if somebody else holds it."""
-        lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = take_lock(self._lock_file)
         except BlockingIOError:
-            os.close(lock)
             return False
-        self._lock = lock
         return True
 
     def close(self) -> None:
-        """Unlock explicitly: a child that was forked just now may still have the descriptor."""
         if self._lock >= 0:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            os.close(self._lock)
+            unlock(self._lock)
             self._lock = -1
 
     def descriptors(self) -> list[int]:
         return [self._lock] if self._lock >= 0 else []
 
     def is_locked(self) -> bool:
-        """Whether somebody holds the lock. Takes a shared lock for a moment, and creates nothing."""
-        try:
-            lock = os.open(self._lock_file, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # It does not exist yet, or this user may not read it.
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(self._lock_file)
 
     @property
     def _lock_file(self) -> Path:

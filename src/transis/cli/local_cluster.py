@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import shutil
@@ -24,6 +23,7 @@ from typing import Final
 
 from transis.net.listeners import UNIX_PATH_MAX, bind_unix
 from transis.settings.schema import as_toml
+from transis.trace.files import take_lock
 from transis.types.errors import ConfigError, TransisError
 from transis.types.paths import admin_beside, socket_to_listen_at
 
@@ -270,10 +270,8 @@ def _taken(wanted: Path) -> int:
     """Create and lock the directory for the life of this process: a second cluster there would confuse the two."""
     try:
         wanted.mkdir(parents=True, exist_ok=True)
-        lock = os.open(wanted / LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return take_lock(wanted / LOCK, 0o600)
     except BlockingIOError as error:
         raise ConfigError("--dir", str(wanted), "another cluster runs there: stop it, or choose another directory") from error
     except OSError as error:
         raise ConfigError("--dir", str(wanted), f"cannot be used ({error.strerror})") from error
-    return lock

@@ -14,20 +14,18 @@
 from __future__ import annotations
 
 import binascii
-import fcntl
 import os
 import stat
 from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from transis.process.fork import stays_here
-from transis.trace.files import TEMPORARY, replace_durably, sync
+from transis.trace.files import TEMPORARY, is_locked, replace_durably, sync, take_lock, unlock
 from transis.types.errors import ConfigError, IdentityError, InternalError, plainly
 from transis.types.ids import NodeId
 from transis.wire.envelope import KEY_SIZE
@@ -80,14 +78,13 @@ class StateDirectory:
             raise _unusable(self.path, error) from error
 
     def close(self) -> None:
-        """Unlock explicitly: a child that was forked just now may still have the descriptor."""
         self._closed = True
-        if not self._lock.closed:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            self._lock.close()
+        if self._lock >= 0:
+            unlock(self._lock)
+            self._lock = -1
 
     def descriptors(self) -> list[int]:
-        return [] if self._closed else [self._lock.fileno()]
+        return [] if self._closed else [self._lock]
 
     def _sweep(self) -> None:
         for left_over in sorted(self.path.glob(f"*{TEMPORARY}")):
@@ -120,7 +117,7 @@ class StateDirectory:
     @property
     def _lock_file(self) -> tuple[int, int]:
         """What identifies the lock's file: a copy has another number or was made later."""
-        found = os.fstat(self._lock.fileno())
+        found = os.fstat(self._lock)
         return found.st_ino, found.st_ctime_ns
 
 
@@ -138,28 +135,18 @@ def new_boot_id() -> int:
     return int.from_bytes(os.urandom(8))
 
 
-def _locked(path: Path) -> TextIOWrapper:
-    lock = (path / LOCK).open("a", encoding="utf-8")
+def _locked(path: Path) -> int:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return take_lock(path / LOCK)
     except BlockingIOError:
-        lock.close()
         raise IdentityError(
             f"another process uses the state directory {path}: stop it, or give this node a directory and a name of its own"
         ) from None
-    return lock
 
 
 def is_in_use(path: Path) -> bool:
     """Whether a process has the state directory at `path` open now. Changes nothing there."""
-    try:
-        with (path / LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return is_locked(path / LOCK)
 
 
 # --- the key file -----------------------------------------------------------------------------------------------------

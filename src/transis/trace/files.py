@@ -143,13 +143,46 @@ def sync(path: Path) -> None:
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the kernel's lock on a file, which is made if it is not there: a process that is gone holds none. If somebody else
-    has it, that is a BlockingIOError."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+def take_lock(path: Path, mode: int = 0o644) -> int:
+    """Lock a file, which is made if it is not there, and return its descriptor. A process that is gone holds no lock. If somebody
+    else has it, that is a BlockingIOError."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def unlock(lock: int) -> None:
+    """Explicitly: a child that was forked just now may still have the descriptor."""
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock. Takes a shared lock for a moment, and creates nothing."""
+    try:
+        lock = os.open(path, os.O_RDONLY)
+    except OSError:  # It does not exist yet, or this user may not read it.
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return False
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock on a file meanwhile."""
+    lock = take_lock(path)
+    try:
         yield
     finally:
         os.close(lock)
