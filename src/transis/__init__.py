@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         connect,
     )
     from transis.embed.node import Node
-    from transis.replication.context import context, within
+    from transis.replication.context import context, once, within
     from transis.replication.entries import Entries, Entry, EntryBatch
     from transis.replication.log import ReplicaLog
     from transis.replication.machine import CallReceipt, ReplicaMachine
@@ -96,6 +96,7 @@ __all__ = [
     "connect",
     "context",
     "errors",
+    "once",
     "replica",
     "replicated",
     "within",
@@ -111,6 +112,7 @@ _HOMES = {
     "ReplicaMachine": "transis.replication.machine",
     "context": "transis.replication.context",
     "replicated": "transis.replication.replicated",
+    "once": "transis.replication.context",
     "within": "transis.replication.context",
     "MessageId": "transis.types.ids",
     "ProcessId": "transis.types.ids",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.embed.party import Cluster
 from tests.replica.accounts import Accounts, NotEnough
-from transis import Json, blocking, within
+from transis import Json, blocking, once, within
 from transis.types.errors import NoPrimary, NotYet, UsageError
 
 
@@ -52,6 +52,9 @@ def test_an_object(tmp_path: Path, node: blocking.Node) -> None:
         assert bank.of("9") == bank.ask(Accounts.of, "9") == bank.read("local").of("9") == bank.read("dirty").of("9") == 40
         assert bank.read(at_least=2).of("9") == 40
         assert bank.post(Accounts.move, "9", "7", 1).result(30) == 39
+        for _ in range(2):
+            with once("transfer 17", at=0):
+                assert bank.move("9", "7", 1) == 38
         with pytest.raises(NotEnough):
             bank.move("7", "9", 1000)
         with pytest.raises(NotYet), within(0.01):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,29 @@ def test_a_lost_directory_does_not_come_back_under_its_name(tmp_path: Path) -> N
     tell(tmp_path, story)
 
 
+def test_a_copied_directory_stops_both(tmp_path: Path) -> None:
+    """Either may be started again: it is another life then."""
+
+    async def story(site: Site) -> None:
+        await site.start()
+        await (await site.logs["ann"].post(b"one")).stable()
+        await site.close_log("cyd")
+        shutil.copytree(site.log_directory("cyd"), tmp_path / "copy")
+        cyd = await site.open_log("cyd")
+        await until_primary(cyd)
+        twin = await transis.replica(
+            "accounts", me="cyd", replicas=NAMES, directory=tmp_path / "copy", connect=lambda: site.connect("cyd")
+        ).open()
+        await until(lambda: "was copied, and two processes run from it" in cyd.status().trouble)
+        await until(lambda: "was copied, and two processes run from it" in twin.status().trouble)
+        await twin.close()
+        await site.close_log("cyd")
+        cyd = await site.open_log("cyd")
+        assert await (await cyd.post(b"two")).ordered() == 1
+
+    tell(tmp_path, story)
+
+
 def test_a_directory_is_open_once(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.open_log("ann")
@@ -213,6 +237,40 @@ def test_a_newcomer_waits_to_be_added(tmp_path: Path) -> None:
             await log.post(b"one")
 
     tell(tmp_path, story)
+
+
+SETTINGS = """
+[replica.accounts]
+me = "ann"
+replicas = ["ann"]
+directory = "{directory}"
+"""
+
+
+def test_settings_come_from_a_file(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        path = tmp_path / "bank.toml"
+        path.write_text(SETTINGS.format(directory=tmp_path / "log"), encoding="utf-8")
+        async with transis.replica("accounts", settings=path, connect=lambda: site.connect("ann")) as log:
+            assert log.me == "ann"
+            await log.post(b"one")
+        assert (tmp_path / "log" / "log.db").is_file()
+        with pytest.raises(ConfigError, match=r"there is no table \[replica.others\] in it"):
+            transis.replica("others", settings=path)
+        path.write_text("[replica.accounts]\nname = 'ann'\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match=r"replica.accounts.name = 'ann': there is only me, replicas, directory"):
+            transis.replica("accounts", settings=path)
+        path.write_text("[replica.accounts]\nme = 'ann'\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match=r"directory is not set: give .*, or write it in \[replica.accounts\] of "):
+            transis.replica("accounts", settings=path)
+        for content in (b"[", b"\xff"):
+            path.write_bytes(content)
+            with pytest.raises(ConfigError, match="the file cannot be read"):
+                transis.replica("accounts", settings=path)
+        with pytest.raises(ConfigError, match=r"the file cannot be read: .*No such file or directory"):
+            transis.replica("accounts", settings=tmp_path / "none.toml")
+
+    tell(tmp_path, story, ["ann"])
 
 
 @pytest.mark.parametrize(

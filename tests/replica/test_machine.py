@@ -10,7 +10,7 @@ import pytest
 from tests.embed.party import until
 from tests.replica.accounts import Accounts, NotEnough
 from tests.replica.site import NAMES, Site, tell
-from transis import Json, context, replica, within
+from transis import Json, context, once, replica, within
 from transis.types.errors import NoPrimary, UsageError
 
 
@@ -80,6 +80,30 @@ def test_a_machine_comes_back_as_it_was(tmp_path: Path) -> None:
         assert await machines[0].all() == {"7": 70, "9": 30}
         await asyncio.gather(*(machine.all() for machine in machines))
         assert [vars(thing) for thing in site.things.values()] == before
+
+    tell(tmp_path, story)
+
+
+def test_a_repeated_call_runs_once(tmp_path: Path) -> None:
+    """From another replica, after a crash, with its result; within one `once` each call has a key of its own."""
+
+    async def story(site: Site) -> None:
+        ann, bob, _ = await site.start_machines(Accounts)
+        await ann.open("7", 100)
+        with once("transfer 17", at=0):
+            assert await ann.move("7", "9", 30) == 70
+            assert await ann.move("7", "9", 30) == 40
+        await site.close_log("ann")
+        with once("transfer 17", at=0):
+            assert await bob.move("7", "9", 30) == 70
+            assert await bob.move("7", "9", 30) == 40
+        assert await bob.move("7", "9", 30) == 10
+        with once("too much", at=0), pytest.raises(NotEnough):
+            await bob.move("7", "9", 30)
+        await bob.open("7", 100)
+        with once("too much", at=0), pytest.raises(NotEnough):
+            await bob.move("7", "9", 30)
+        assert await bob.of("7") == 100
 
     tell(tmp_path, story)
 

@@ -147,6 +147,23 @@ def test_a_daemon_is_killed(tmp_path: Path) -> None:
     story(tmp_path, act)
 
 
+def test_a_minority_posts_on(tmp_path: Path) -> None:
+    """What it posted while it was apart is ordered when the network is whole again."""
+
+    async def act(site: real.Site, posters: Posters) -> None:
+        await site.part("cid")
+        await site.together("ann", "bob")
+        await posters.until_more()
+        await posters.kill("cid")
+        await posters.start("cid")
+        await posters.until_more()
+        await site.mend()
+        await site.together(*REPLICAS)
+        await posters.until_more()
+
+    story(tmp_path, act)
+
+
 def test_all_are_killed(tmp_path: Path) -> None:
     async def act(site: real.Site, posters: Posters) -> None:
         await posters.kill(*REPLICAS)

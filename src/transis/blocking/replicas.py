@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from os import PathLike
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
@@ -26,7 +27,7 @@ from transis.replication import log as waiting
 from transis.replication import machine as waiting_machine
 from transis.replication import posts as waiting_posts
 from transis.replication import replica as waiting_replica
-from transis.replication.context import remaining, within
+from transis.replication.context import Once, carrying, current_once, remaining, within
 from transis.replication.entries import Entries, Entry, EntryBatch
 from transis.replication.posts import PostOutcome
 from transis.replication.replica import Ack
@@ -171,11 +172,13 @@ class Admin:
         self._thread.call(in_time(remaining(), lambda: self._inner.admin.replace(name, directory_lost=directory_lost)))
 
 
-async def in_time(seconds: float | None, act: Callable[[], Awaitable[R]]) -> R:
-    """The caller's `within`, in the replica's thread."""
-    if seconds is None:
-        return await act()
-    with within(max(seconds, 1e-6)):
+async def in_time(seconds: float | None, act: Callable[[], Awaitable[R]], key: Once | None = None) -> R:
+    """The caller's `within` and `once`, in the replica's thread."""
+    with ExitStack() as stack:
+        if seconds is not None:
+            stack.enter_context(within(max(seconds, 1e-6)))
+        if key is not None:
+            stack.enter_context(carrying(key))
         return await act()
 
 
@@ -271,12 +274,12 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
 
     def call(self, action: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run this `action` everywhere, with `args` and `kwargs`, and return its result."""
-        result: R = self._thread.call(in_time(remaining(), lambda: self._machine.call(action, *args, **kwargs)))
+        result: R = self._thread.call(in_time(remaining(), lambda: self._machine.call(action, *args, **kwargs), current_once()))
         return result
 
     def post(self, action: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> CallReceipt[R]:
         """The same without waiting for the result: returns when the `action`, with `args` and `kwargs`, is on this disk."""
-        receipt = self._thread.call(in_time(remaining(), lambda: self._machine.post(action, *args, **kwargs)))
+        receipt = self._thread.call(in_time(remaining(), lambda: self._machine.post(action, *args, **kwargs), current_once()))
         return CallReceipt(self._thread, receipt)
 
     def ask(self, query: Callable[Concatenate[M, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -297,7 +300,7 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} has no {name!r}", name=name, obj=self)
         method = getattr(self._machine, name)
-        return lambda *args, **kwargs: self._thread.call(in_time(remaining(), lambda: method(*args, **kwargs)))
+        return lambda *args, **kwargs: self._thread.call(in_time(remaining(), lambda: method(*args, **kwargs), current_once()))
 
 
 class Answers:
@@ -352,9 +355,10 @@ class OpeningReplica(UnenteredBlocking, Generic[H]):
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -364,9 +368,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -377,9 +382,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -389,9 +395,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Connect | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -401,11 +408,11 @@ def replica(
 ) -> OpeningReplica[Any]:
     """A replica called `me` of the replication group `group`, with its log in `directory`, as `transis.replica` gives one.
 
-    `replicas` names all who found the group. `connect` opens a session with a node, if not with the daemon of this machine:
-    `node.connect` of an embedded one, or `lambda: transis.connect(path)`. `ack`, `explicit_ack`,
-    `snapshot_every`, `codec` and `machine` as there.
+    `replicas` names all who found the group. These three may stand in the file `settings`. `connect` opens a session with a node,
+    if not with the daemon of this machine: `node.connect` of an embedded one, or `lambda: transis.connect(path)`. `ack`,
+    `explicit_ack`, `snapshot_every`, `codec` and `machine` as there.
     """
-    given: dict[str, Any] = {"me": me, "replicas": replicas, "directory": directory}
+    given: dict[str, Any] = {"me": me, "replicas": replicas, "directory": directory, "settings": settings}
     given["connect"] = (lambda: _unwrapped(connect())) if callable(connect) else connect
     given |= {"ack": ack, "explicit_ack": explicit_ack, "snapshot_every": snapshot_every}
     given |= {"codec": codec, "machine": machine}

@@ -129,10 +129,20 @@ class Machine:
             core.rejections[message.field] += 1
         elif message.view == round_.tag:
             if isinstance(message, State):
+                self._stop_if_copied(sender, message)
                 self._exchange.state(round_, sender, message)
             elif sender in round_.states:
                 self._hear(round_, round_.states[sender].number, message)
         self._finish()
+
+    def _stop_if_copied(self, sender: ProcessId, state: State) -> None:
+        """Two copies of one directory would vote twice. Both stop, and whichever is started again has a higher life."""
+        config = self._core.config
+        is_twin = (state.name, state.directory, state.life) == (config.name, config.directory, config.life)
+        if is_twin and sender != self._me:
+            self._core.stop(
+                f"the directory of {config.name!r} was copied, and two processes run from it: delete the copy, start the other"
+            )
 
     def _hear(self, round_: Round, number: int, message: Message) -> None:
         match message:
@@ -336,6 +346,11 @@ class Machine:
     @property
     def number(self) -> int:
         return self._core.number
+
+    @property
+    def kept_from(self) -> int:
+        """The offset of the first message that was not trimmed here."""
+        return self._core.log.base.offset
 
     @property
     def record(self) -> Record:

@@ -92,6 +92,43 @@ def within(seconds: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
+class Once:
+    """The client key of the calls inside `once`: each next one has another."""
+
+    __slots__ = ("at", "calls", "key")
+
+    def __init__(self, key: str, at: int | None) -> None:
+        self.key, self.at, self.calls = key, at, 0
+
+    def next_key(self) -> str:
+        self.calls += 1
+        return f"{self.key} {self.calls}"
+
+
+_once: ContextVar[Once | None] = ContextVar("transis once", default=None)
+
+
+@contextmanager
+def once(key: str, *, at: int | None = None) -> Iterator[None]:
+    """Calls inside have a client `key`: repeated after a crash, from any replica, they do not run again and return what they
+    returned. `at` is an offset that was delivered when the key was first used, the same in every repetition."""
+    with carrying(Once(key, at)):
+        yield
+
+
+@contextmanager
+def carrying(key: Once) -> Iterator[None]:
+    token = _once.set(key)
+    try:
+        yield
+    finally:
+        _once.reset(token)
+
+
+def current_once() -> Once | None:
+    return _once.get()
+
+
 def remaining() -> float | None:
     """Seconds that `within` leaves, None if it says nothing."""
     deadline = _deadline.get()

@@ -168,12 +168,13 @@ class ReplicaLog(ReplicaBase, Generic[T]):
         if not payloads:
             raise UsageError("no messages to post")
         _require_sizes(payloads, key)
-        receipt = self._posts.add(payloads, key=_key(key), at=self.end if at is None else at)
+        receipt = self._posts.add(payloads, key=key_of(key), at=self.end if at is None else at)
         await receipt.accepted()
         return receipt
 
     def read(self, after: int | None = None) -> Entries[T]:
         """What is ordered, from behind the offset `after` on, or from the first that is kept; it follows the end."""
+        self._delivered.first = self._host.machine.kept_from
         return Entries(self._delivered, None if after is None else after + 1, self._codec)
 
     def ack(self, offset: int) -> None:
@@ -196,7 +197,7 @@ def _require_sizes(payloads: Sequence[bytes], key: str | bytes | None) -> None:
         )
 
 
-def _key(key: str | bytes | None) -> bytes:
+def key_of(key: str | bytes | None) -> bytes:
     """Any text or bytes, as the 16 bytes that travel."""
     if key is None:
         return b""

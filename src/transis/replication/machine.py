@@ -27,9 +27,9 @@ from transis.prsl.core import Config
 from transis.prsl.log import Snapshot
 from transis.prsl.outputs import Effect, LoadSnapshot, Ordered, TakeSnapshot
 from transis.replication.attachment import Connect
-from transis.replication.context import Moment, at_moment, remaining
+from transis.replication.context import Moment, at_moment, current_once, remaining
 from transis.replication.host import News
-from transis.replication.log import POST_MAX, ReplicaBase
+from transis.replication.log import POST_MAX, ReplicaBase, key_of
 from transis.replication.posts import Outcome, PostReceipt, Posts, a_change
 from transis.replication.replicated import Method, Methods, methods_of
 from transis.replication.state import restore, save
@@ -172,7 +172,12 @@ class ReplicaMachine(ReplicaBase, Generic[M]):
         if len(message) > POST_MAX:
             raise MessageTooLarge(f"the arguments of {method.name} have {len(message)} bytes: at most {POST_MAX} are allowed")
         receipt: CallReceipt[Any] = CallReceipt(self._posts, method)
-        self._posts.add([message], receipt=receipt)
+        once = current_once()
+        if once is None:
+            self._posts.add([message], receipt=receipt)
+        else:
+            at = self.end if once.at is None else once.at
+            self._posts.add([message], receipt=receipt, key=key_of(once.next_key()), at=at)
         return receipt
 
     # --- queries --------------------------------------------------------------------------------------------------------

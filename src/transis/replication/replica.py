@@ -21,6 +21,7 @@ from transis.replication.attachment import SUFFIX
 from transis.replication.log import ReplicaBase, ReplicaLog
 from transis.replication.machine import ReplicaMachine
 from transis.replication.replicated import methods_of
+from transis.replication.settings import given
 from transis.replication.store import Store
 from transis.types.errors import ConfigError, StoreError, UsageError
 from transis.types.limits import NAME_MAX, REPLICAS_MAX
@@ -92,9 +93,10 @@ def _listed(names: Sequence[str]) -> str:
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -104,9 +106,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -117,9 +120,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -129,9 +133,10 @@ def replica(
 def replica(
     group: str,
     *,
-    me: str,
+    me: str | None = None,
     replicas: Sequence[str] | None = None,
-    directory: str | PathLike[str],
+    directory: str | PathLike[str] | None = None,
+    settings: str | PathLike[str] | None = None,
     connect: Callable[[], Connection[bytes]] | None = None,
     ack: Ack = "majority",
     explicit_ack: bool = False,
@@ -141,12 +146,15 @@ def replica(
 ) -> OpeningReplica[Any]:
     """A replica called `me` of the replication group `group`, with its log in `directory`.
 
+    These three may stand in the table `[replica.GROUP]` of a TOML file, `settings`.
+
     `replicas` names all who found the group, the same at each of them. `connect` opens a session with a node, if not with the
     daemon of this machine: `node.connect` of an embedded one, or `lambda: transis.connect(path)`. With `ack="all"` an order waits
     for all replicas that are together, not only for a majority. With `explicit_ack` stable means that every application called
     `ack`, and only then a log is trimmed. A `codec` turns values into bytes. A `machine` is an object of a replicated class, in
     the state in which all begin; every `snapshot_every` messages a snapshot of it is taken, and what is before may be trimmed.
     """
+    me, replicas, directory = given(group, settings, me, replicas, directory)
     founders = _founders(me, replicas)
     if ack not in ("majority", "all"):
         raise ConfigError("ack", ack, "write 'majority' or 'all'")
@@ -159,13 +167,13 @@ def replica(
     if machine is not None:
         _require_machine(machine, codec)
         return OpeningReplica(
-            name, config, Path(directory), lambda store, full: ReplicaMachine(store, name, full, way, snapshot_every, machine)
+            name, config, directory, lambda store, full: ReplicaMachine(store, name, full, way, snapshot_every, machine)
         )
     if isinstance(codec, type):
         raise UsageError(f"codec = {codec.__name__}: this is a class, write {codec.__name__}()")
     config = config._replace(is_replayed=False)
     return OpeningReplica(
-        name, config, Path(directory), lambda store, full: ReplicaLog(store, name, full, way, snapshot_every, codec or Raw())
+        name, config, directory, lambda store, full: ReplicaLog(store, name, full, way, snapshot_every, codec or Raw())
     )
 
 
