@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.prsl.stories import Story
+from transis.prsl.log import Unreadable
 
 NAMES = ("ann", "bob", "cyd")
 
@@ -58,6 +59,16 @@ def test_who_is_near_gets_it_from_another_in_the_next_view() -> None:
 
 def test_it_is_repaired_from_others() -> None:
     story = without_cyd(behind_max=0)
+    assert is_whole(story, "ann")
+
+
+def test_what_was_ordered_in_this_view_is_repaired_in_it() -> None:
+    story = ordered()
+    damage(story, "ann", 2)
+    stored = story.cluster.disks["ann"].stored
+    story["ann"].machine.damaged(Unreadable("found by looking through", 2, stored.order[2]))
+    story["ann"].carry_out()
+    story.rounds(*NAMES)
     assert is_whole(story, "ann")
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.embed.party import until
 from tests.prsl.stories import action
+from tests.replica.site import Site, tell
 from transis.prsl.core import Config
 from transis.prsl.log import Checked, Kept, Marks, Placed, Snapshot, Unreadable
 from transis.prsl.machine import Machine
@@ -17,6 +19,7 @@ from transis.prsl.prefix import Prefix
 from transis.replication.reader import runs
 from transis.replication.schema import LOG
 from transis.replication.store import Store
+from transis.replication.verify import Verification
 from transis.types.errors import StoreError
 
 IDENTITY = bytes(range(16))
@@ -98,3 +101,18 @@ def test_a_reader_is_told(tmp_path: Path) -> None:
     damage(tmp_path, "update actions set data = 'other' where number = 8")
     with pytest.raises(StoreError, match="the content of action 1:8 is damaged, at place 7"):
         list(runs(tmp_path, 0, 21))
+
+
+def test_damage_that_nobody_meets_is_found_and_repaired(tmp_path: Path) -> None:
+    """In the directory of a replica that runs, by its own looking through."""
+
+    async def story(site: Site) -> None:
+        logs = await site.start()
+        await (await logs[0].post_many([bytes([number]) * 100_000 for number in range(30)])).stable()
+        directory = site.log_directory("bob")
+        damage(directory, "update actions set data = 'other' where creator = 1 and lane = 0 and number = 3")
+        assert len(list(Verification(directory).problems())) == 1
+        await until(lambda: not list(Verification(directory).problems()))
+        assert logs[1].status().trouble == ""
+
+    tell(tmp_path, story)

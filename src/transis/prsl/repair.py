@@ -39,8 +39,9 @@ class Repair:
                 self._ask_next(place)
 
     def _providers(self, round_: Round, place: int) -> list[ProcessId]:
-        others = [(state.number, sender) for sender, state in round_.states.items() if state.number != self._core.number]
-        return [sender for _, sender in sorted(others) if round_.states[sender].held_from <= place < round_.states[sender].end]
+        """All who did not say that they have it not; they may have got it in this view."""
+        others = [(state.number, sender) for sender, state in round_.states.items() if state.held_from <= place]
+        return [sender for number, sender in sorted(others) if number != self._core.number]
 
     def _ask_next(self, place: int) -> None:
         providers = self._asked[place]

@@ -73,6 +73,11 @@ class DiskHistory:
         found = self._one(query, (place, offset))
         return schema.unsealed(f"the base at place {found[0]}", found[1], Base) if found is not None else None
 
+    def reach(self) -> tuple[int, int]:
+        """From which place to which it goes."""
+        base, checkpoint = schema.kept(self._database, "base", Base), schema.kept(self._database, "checkpoint", Snapshot)
+        return base.place, checkpoint.base.place
+
     def _one(self, query: str, values: tuple[int, ...]) -> Row | None:
         try:
             found: Row | None = self._database.execute(query, values).fetchone()

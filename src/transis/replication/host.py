@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from transis.client.events import Batch, View
@@ -41,6 +42,7 @@ from transis.prsl.record import What
 from transis.replication.attachment import Attachment, Connect
 from transis.replication.newcomers import WAITS, Newcomer, Search, decode, encode
 from transis.replication.posts import Waiting, wake
+from transis.replication.scrub import PAUSE_S, Scrub
 from transis.replication.snapshots import SnapshotFiles
 from transis.replication.store import Store
 from transis.replication.transfer import SNAPSHOT, SnapshotTransfer
@@ -93,7 +95,7 @@ class Host:
 
     def start(self) -> None:
         self._input(self.machine.start)
-        self._tasks = [asyncio.ensure_future(one) for one in (self._run(), self._tick())]
+        self._tasks = [asyncio.ensure_future(one) for one in (self._run(), self._tick(), self._scrub())]
 
     async def close(self) -> None:
         """End the sessions, and write what waits if the disk takes it."""
@@ -220,6 +222,15 @@ class Host:
         if next_one is not None and status.green == self._brought_up_to:
             self._input(lambda: self.machine.bring_up(next_one))
         self._brought_up_to = status.green
+
+    async def _scrub(self) -> None:
+        """Damage is repaired from others, or ends this replica with a sentence (prsl/repair.py)."""
+        scrub = Scrub(self.store.path)
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            damage = await asyncio.to_thread(scrub.step)
+            if damage is not None:
+                self._input(partial(self.machine.damaged, damage))
 
     def _exclude_silent(self) -> None:
         status = self.machine.status()
