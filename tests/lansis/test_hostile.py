@@ -283,6 +283,23 @@ def test_a_member_repeats_data_and_says_for_itself_what_it_has() -> None:
     assert table["a"].engine.rejections == {"speaker": 1}
 
 
+def test_what_is_written_in_my_name_or_under_another_content_is_told() -> None:
+    """Authors do not sign, so a member can write in any name: whose name it is, and who has the true datagram, can tell."""
+    table = _at_rest()
+    table.submit("c", Service.AGREED, "two")
+    table.run_until(lambda: any(journey.source == "c" and isinstance(journey.packet, Burst) for journey in table.journeys[-2:]))
+    true = next(journey.packet for journey in reversed(table.journeys) if isinstance(journey.packet, Burst))
+    table.hand("a", true)
+    table.hand("c", true)
+    assert not table["a"].engine.rejections
+    assert not table["c"].engine.rejections
+    table.hand("a", Burst(true.header, [bytes(true.datagram(true.first_seq))[:-1] + b"?"]))
+    assert table["a"].engine.rejections == {"content": 1}
+    ahead = true.header._replace(seq=true.last_seq + 1)
+    table.hand("c", Burst(ahead, [encode_data(ahead, encode_acks(0, (), ()))]))
+    assert table["c"].engine.rejections == {"own name": 1}
+
+
 def test_nobody_is_told_by_a_stranger_that_the_next_view_is_there() -> None:
     """Whoever hears a word from a view that it has promised installs it; a stranger could have said it before others promised."""
     table = brought_to(State.FLUSH)

@@ -188,7 +188,9 @@ def test_who_holds_the_token_while_its_numbers_are_given_away_lets_the_ring_go()
 def test_nobody_tells_me_anything_new_in_my_own_name() -> None:
     table, ring = _held_by_a()
     header = DataHeader(DatagramClass.ORDERED, ring.tag, 0, 3, 0, 1, 1, 0, True, False)
-    assert table.hand("a", Burst(header, [encode_data(header, b"")])) == []
+    (note,) = table.hand("a", Burst(header, [encode_data(header, b"")]))
+    assert isinstance(note, Note)
+    assert dict(note.detail)["field"] == "own name"
     table.submit("a", Service.SAFE, "three")
     table.run_until(lambda: all("three" in table.texts(name) for name in "ab"))
     assert not table["a"].notes("impossible token")
@@ -244,6 +246,20 @@ def test_a_commit_token_comes_from_whom_it_names() -> None:
     assert table["b"].engine.state is State.COMMIT
     table.hand_from(commit.entries[commit.sender].node, "b", commit)
     assert table["b"].engine.state is State.RECOVERY
+
+
+def test_another_content_under_the_same_number_is_told() -> None:
+    """Others may have what this node drops, and the message that counts here may not be what its sender wrote."""
+    table, _ = _held_by_a()
+    table.submit("b", Service.AGREED, "three")
+    table.run_until(lambda: "three" in table.texts("a"))
+    true = [journey.packet for journey in table.journeys if isinstance(journey.packet, Burst) and journey.source == "b"][-1]
+    assert not table.hand("a", true)
+    forged = Burst(true.header, [bytes(true.datagram(true.first_seq))[:-1] + b"?"])
+    (note,) = table.hand("a", forged)
+    assert isinstance(note, Note)
+    assert dict(note.detail)["field"] == "content"
+    assert not table["a"].notes("number used twice")
 
 
 @pytest.mark.parametrize(("claim", "most"), [("fcc", FCC_MAX), ("backlog", COUNTER_MAX)])

@@ -162,6 +162,14 @@ class BaseCore(Generic[S, E]):
         if self.rejections[rejection.field] == 1:
             self.note("rejected", field=rejection.field, why=rejection.why)
 
+    def reject_own(self, burst: Burst) -> None:
+        """Data in my name that I did not send: whoever hears it takes it for mine, and may drop what I send under its number."""
+        self.reject(Rejection("own name", f"{burst!r} is in the name of {self.me}, which never sent it"))
+
+    def reject_content(self, node: NodeId, seq: int) -> None:
+        why = f"datagram {seq} of {node} came with another content than before: somebody else wrote in its name"
+        self.reject(Rejection("content", why))
+
     def trap(self, trap: Enum) -> None:
         """Note that one of the engine's traps was met; its value is the text that coverage counts."""
         self.out.append(Note("trap", (("number", trap.value),)))
@@ -386,6 +394,13 @@ class DatagramStore:
             if burst.first_seq > last:
                 return
             yield burst.slice(burst.first_seq, min(burst.last_seq, last))
+
+    def contradiction(self, burst: Burst) -> Burst | None:
+        """What is held of these numbers with other content; a datagram that is sent again is the same, byte for byte."""
+        for held in self.between(burst.first_seq, burst.last_seq):
+            if held.datagrams != burst.slice(held.first_seq, held.last_seq).datagrams:
+                return held
+        return None
 
     def discard(self, upto: int) -> None:
         """Forget whole bursts up to `upto`: they are safe and delivered, nobody will ask for them."""

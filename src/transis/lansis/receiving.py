@@ -37,8 +37,12 @@ class Receiver:
         core, view = self._core, self._core.view
         rank = burst.header.sender
         highest = view.dag.stores[rank].highest
+        if rank == view.rank and burst.last_seq > core.counter:
+            core.reject_own(burst)
         self._repair.seen(burst)
         fresh = view.dag.receive(burst)
+        if not fresh and not core.flows and view.dag.stores[rank].contradiction(burst) is not None:
+            core.reject_content(view.node(rank), burst.first_seq)
         if burst.last_seq > highest and fresh:
             view.heard_at[rank] = core.now
         self._take(burst, fresh)

@@ -219,7 +219,11 @@ class RingDelivery:
 
     def receive(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
         """Data from the network. What I sent I hold already: nobody tells me anything new in my own name."""
-        if burst.sender == ring.rank or burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
+        if burst.sender == ring.rank:
+            if burst.last_seq > ring.own_seq:
+                self._core.reject_own(burst)
+            return []
+        if burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
             return []
         fresh = self.accept(ring, burst, installed=installed)
         if not fresh or fresh[0] is not burst:
@@ -227,16 +231,18 @@ class RingDelivery:
         return fresh
 
     def _look_for_clash(self, ring: Ring, burst: Burst) -> None:
-        """If a number comes twice, the first datagram counts. If their senders differ, a member gave one number away twice, and
-        what is dropped here may be what others keep. Nobody can put that right, but an operator can find the member."""
-        if ring.has_noted_clash:
+        """If a number comes twice, the first datagram counts. If their senders differ, a member gave one number away twice; if
+        only what they say differs, a member wrote in another's name. What is dropped here may be what others keep. Nobody can
+        put that right, but an operator can find the member."""
+        held = ring.store.contradiction(burst)
+        if held is None:
             return
-        for held in ring.store.between(burst.first_seq, burst.last_seq):
-            if held.sender != burst.sender:
-                ring.has_noted_clash = True
-                kept, dropped = str(ring.members[held.sender]), str(ring.members[burst.sender])
-                self._core.note("number used twice", seq=held.first_seq, kept=kept, dropped=dropped)
-                return
+        if held.sender == burst.sender:
+            self._core.reject_content(ring.members[held.sender], held.first_seq)
+        elif not ring.has_noted_clash:
+            ring.has_noted_clash = True
+            kept, dropped = str(ring.members[held.sender]), str(ring.members[burst.sender])
+            self._core.note("number used twice", seq=held.first_seq, kept=kept, dropped=dropped)
 
     def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
         """Store what is new; deliver basic datagrams at once if their view is installed here."""
