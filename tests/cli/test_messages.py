@@ -61,13 +61,14 @@ def test_lines_of_stdin_are_messages_and_what_is_no_text_is_shown_safely(up: Up)
 
 def test_keys_and_headers_go_along(up: Up) -> None:
     """To the other daemon, and shown where programs read."""
-    receiving = up.start("recv", "keyed", "--count", "3", "--json", TRANSIS_SOCKET=up.env["SECOND"])
+    receiving = up.start("recv", "keyed", "--count", "4", "--json", TRANSIS_SOCKET=up.env["SECOND"])
     receiving.out.until('"members": .*"n2/1#')
     assert (
         up.run("send", "keyed", "--lines", "one", "two", "--key", "seat 12", "--header", "source=web", "--header", "x=a=b")[0]
         == 0
     )
     assert up.run("send", "keyed", "three")[0] == 0
+    assert up.run("send", "keyed", "four", "--time", "1999-12-31T23:59:00+01:00")[0] == 0
     lines = [json.loads(line) for line in receiving.ended()[1].splitlines() if line]
     objects = [one for one in lines if one["type"] == "message"]
     headers = {"source": {"text": "web"}, "x": {"text": "a=b"}}
@@ -75,10 +76,12 @@ def test_keys_and_headers_go_along(up: Up) -> None:
         ("one", {"text": "seat 12"}, headers),
         ("two", {"text": "seat 12"}, headers),
         ("three", None, {}),
+        ("four", None, {}),
     ]
     times = [datetime.fromisoformat(one["time"]) for one in objects]
     assert timedelta(0) <= datetime.now(UTC) - times[0] < timedelta(minutes=5)
     assert times[0] <= times[1] <= times[2]
+    assert times[3] == datetime(1999, 12, 31, 22, 59, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +96,20 @@ def test_a_header_that_is_none_is_named(up: Up, header: tuple[str, ...], said: s
     code, _, errors = up.run("send", "keyed", "text", *(word for one in header for word in ("--header", one)))
     assert code == 2
     assert said in " ".join(errors.split())
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ("noon", "--time: 'noon' is not possible: must be like 2026-11-19T12:30:00Z"),
+        ("2026-11-19T12:30:00", "must have a zone, as in 2026-11-19T12:30:00Z, and be after 1970"),
+        ("1969-01-01T00:00:00Z", "must have a zone, as in 2026-11-19T12:30:00Z, and be after 1970"),
+    ],
+)
+def test_a_time_that_is_none_is_named(up: Up, time: str, said: str) -> None:
+    code, _, errors = up.run("send", "keyed", "text", "--time", time)
+    assert code == 2
+    assert said in " ".join(errors.replace("│", "").split())
 
 
 def test_a_key_that_is_too_long_is_named(up: Up) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from rich.text import Text
 
 from transis.cli.admin import complete_destination, complete_group, complete_service
 from transis.cli.options import PROBLEM, SERVICES, SHOWN_MAX, UNABLE, as_json, choice, complain, one_of, shown, stdout, wrong
+from transis.client.attributes import Attached, AttachedToMany, event_us_of
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.events import Batch, Message, View
 from transis.client.sending import Receipt
@@ -137,6 +139,10 @@ def send(
         list[str] | None,
         typer.Option("--header", metavar="NAME=VALUE", help="A header of the messages; repeatable."),
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="TIME", help="When it happened, if not now, as 2026-11-19T12:30:00Z."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the messages are delivered at this node.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the outcome of the messages.")] = False,
     socket: SocketOption = None,
@@ -147,7 +153,8 @@ def send(
 
     Exit code 1 if messages were refused, or if their outcome is unknown because the connection to the daemon was lost.
     """
-    sending = SendReport([group, *(also or ())], _service_of(service), wait, _bytes_of(key), _headers_of(header or []))
+    attached = Attached(key=_bytes_of(key), headers=_headers_of(header or []), time=_time_of(time))
+    sending = SendReport([group, *(also or ())], _service_of(service), wait, attached)
     payloads = _messages(text or [], lines, whole)
 
     async def work(session: Session[bytes]) -> int:
@@ -180,16 +187,26 @@ def _headers_of(given: list[str]) -> dict[str, bytes] | None:
     return headers or None
 
 
-class SendReport:
-    """Sends messages, counts their outcomes and reports them."""
+def _time_of(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        event_us_of(time)
+    except ValueError:
+        raise wrong("--time", repr(text), "must be like 2026-11-19T12:30:00Z") from None
+    except UsageError:
+        raise wrong("--time", repr(text), "must have a zone, as in 2026-11-19T12:30:00Z, and be after 1970") from None
+    return time
 
-    def __init__(
-        self, groups: list[str], service: Service, wait: bool, key: bytes | None, headers: dict[str, bytes] | None
-    ) -> None:
+
+class SendReport:
+    """Sends messages, all with the same attached, counts their outcomes and reports them."""
+
+    def __init__(self, groups: list[str], service: Service, wait: bool, attached: Attached) -> None:
         self._groups = groups
         self._service = service
-        self._key = key
-        self._headers = headers
+        self._attached = attached
         self._wait = wait
         self._open: deque[Receipt] = deque()
         self._counts: Counter[str] = Counter()
@@ -199,8 +216,7 @@ class SendReport:
     async def send_all(self, session: Session[bytes], payloads: AsyncIterator[list[bytes]]) -> None:
         try:
             async for some in payloads:
-                keys = None if self._key is None else [self._key] * len(some)
-                receipt = await session.send_many(self._groups, some, self._service, keys=keys, headers=self._headers)
+                receipt = await session.send_many(self._groups, some, self._service, **self._attached_to(len(some)))
                 self._first = self._first or str(receipt.id)
                 self._open.append(receipt)
                 while len(self._open) > OPEN_MAX:
@@ -209,6 +225,11 @@ class SendReport:
                 await self._settle()
         except (SessionLost, NoQuorum) as error:
             self._why = self._why or str(error)
+
+    def _attached_to(self, count: int) -> AttachedToMany:
+        key, headers, time = self._attached["key"], self._attached["headers"], self._attached["time"]
+        keys = None if key is None else [key] * count
+        return AttachedToMany(keys=keys, headers=headers, times=None if time is None else [time] * count)
 
     async def _settle(self) -> None:
         receipt = self._open[0]
