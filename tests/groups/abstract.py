@@ -104,7 +104,7 @@ class Daemon:
             match output:
                 case ControlMessage():
                     self.outbox.append(output)
-                case Settled(view, held):
+                case Settled(view, _, held):
                     assert view == self.layer.current
                     self.open = not held
                 case GroupViewInstalled(view, processes):

@@ -146,7 +146,7 @@ def test_without_a_quorum_nothing_is_sent() -> None:
     assert order.daemons["a"].send(1, "red") is not None
     assert order.daemons["c"].send(1, "red") is None
     verdict = order.daemons["c"].layer.verdict()
-    assert verdict.held == verdict.lacks == "no quorum: 2 of 3 nodes are needed, c here, a b missing"
+    assert (verdict.held, verdict.lacks) == (True, "no quorum: 2 of 3 nodes are needed, c here, a b missing")
     assert judge_history(order.history()) == []
 
 

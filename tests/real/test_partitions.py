@@ -112,6 +112,32 @@ def test_without_a_quorum_nothing_is_sent_or_delivered(tmp_path: Path, engine: s
 
 
 @on(LOOPBACK, LAN)
+def test_a_group_that_needs_a_quorum_stands_still_where_the_nodes_go_on(tmp_path: Path, engine: str, way: Way) -> None:
+    async def story(site: Site) -> None:
+        await site.gather(*FIVE, settings={"node": {"quorum": list(FIVE)}})
+        everybody = await resident_of_each(site, *FIVE)
+        await site.meet(*everybody)
+        ann, eve = everybody[0], everybody[4]
+        async with ann.session.join("money", without_quorum="raise") as money:
+            await (await money.send(payload(1, 100)))
+            await site.part("ann", "eve")
+            await site.together("ann", "eve")
+            await site.meet(ann, eve)
+            lacks = "no quorum: 3 of 5 nodes are needed, ann eve here, bob cid dan missing"
+            assert (money.held, ann.session.held) == (lacks, "")
+            with pytest.raises(NoQuorum, match=lacks):
+                await money.send(payload(2, 100))
+            await ann.chat(1)
+            await site.mend()
+            await site.together(*FIVE)
+            await site.meet(*everybody)
+            assert (await (await money.send(payload(3, 100)))).phase == "regular"
+        await site.finish("group_primary")
+
+    tell(tmp_path, story, engine, way, FIVE)
+
+
+@on(LOOPBACK, LAN)
 def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*FIVE, settings={"node": {"quorum": list(FIVE)}})

@@ -145,5 +145,5 @@ def test_a_node_says_what_it_is() -> None:
     alone.take()
     (answer,) = alone.tail(process, Answer)
     assert isinstance(answer, Answer)
-    about = {"engine": "totem", "order": "all-ack", "mode": "evs", "guarantees": "evs", "build": __version__}
+    about = {"engine": "totem", "order": "all-ack", "mode": "evs", "guarantees": "evs", "build": __version__, "quorum": ""}
     assert (answer.number, decode_value(answer.value)) == (3, about | {"cluster": "transis"})

@@ -11,7 +11,7 @@ import pytest
 from transis.client import Group, Message, Receipt, Session, Transfer
 from transis.testing.cluster import Cluster, Clusters
 from transis.types.config import ENGINES
-from transis.types.errors import NoQuorum, SendRefused
+from transis.types.errors import NoQuorum, SendRefused, UsageError
 from transis.types.ids import Service
 
 LACKS = "no quorum: 3 of 5 nodes are needed, a e here, b c d missing"
@@ -211,4 +211,130 @@ def test_a_state_transfer_goes_on_when_there_is_a_quorum(clusters: Clusters, way
         holding.cancel()
 
     c = clusters(5, seed=7, quorum="abcde", without_quorum=way)  # type: ignore[arg-type]
+    c.run(story(c))
+
+
+# --- a group that needs a quorum where the cluster goes on ----------------------------------------------------------------
+
+
+def test_sends_to_a_group_wait_for_a_quorum_while_those_to_others_go_on(clusters: Clusters) -> None:
+    async def story(c: Cluster) -> None:
+        async with (
+            c.connect("a") as few,
+            c.connect("c") as many,
+            few.join("money", without_quorum="wait") as money,
+            few.join("chat") as chat,
+            many.join("money", without_quorum="wait") as theirs,
+        ):
+            await until_view(money, True, 2)
+            c.partition("ae", "bcd")
+            await until_view(money, False, 1)
+            assert (money.held, chat.held, few.held, theirs.held) == (LACKS, "", "", "")
+            waiting = [asyncio.ensure_future(send) for send in (money.send(b"1"), few.send(["chat", "money"], b"2"))]
+            assert (await (await chat.send(b"here"))).phase == "regular"
+            await (await theirs.send(b"of the majority"))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await money.send(b"given up")
+            assert not any(one.done() for one in waiting)
+            c.heal()
+            for one in waiting:
+                await (await one)
+            assert await until_view(money, True, 2) == []
+            assert await messages(money, 2) == [b"1", b"2"]
+            assert money.held == ""
+
+    c = clusters(5, seed=8, quorum="abcde")
+    c.run(story(c))
+
+
+def test_sends_to_a_group_raise_without_a_quorum_and_outlive_views_with_one(clusters: Clusters) -> None:
+    async def story(c: Cluster) -> None:
+        async with c.connect("a") as few, few.join("money", without_quorum="raise") as money, few.join("chat") as chat:
+            await until_view(money, True, 1)
+            c.partition("abc", "de")
+            receipts = [await money.send(b"%d" % number) for number in range(100)]
+            for receipt in receipts:
+                await receipt
+            c.partition("ae", "bcd")
+            await c.settle()
+            for send in (money.send(b"x"), money.send_many([b"x", b"y"]), few.send(["chat", "money"], b"x")):
+                with pytest.raises(NoQuorum, match=LACKS):
+                    await send
+            await (await chat.send(b"here"))
+            await money.close()
+            assert (await (await few.send("money", b"by one who is not in it"))).phase == "regular"
+
+    c = clusters(5, seed=9, quorum="abcde")
+    c.run(story(c))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_accepted_for_a_group_before_the_cut_is_sent_with_a_quorum_or_refused(clusters: Clusters, seed: int) -> None:
+    """Nothing is delivered in the view without a quorum, and what was not sent has a receipt that says why."""
+
+    async def story(c: Cluster) -> None:
+        async with (
+            c.connect("a") as few,
+            c.connect("e") as other,
+            few.join("money", without_quorum="raise") as money,
+            other.join("money"),
+        ):
+            await until_view(money, True, 2)
+            c.partition("a", "bcde")
+            sent = []
+            while not money.held:
+                sent.append(await money.send(b"%d" % len(sent)))
+                await c.run_for(0.002)
+            await c.settle()
+            delivered = await until_view(money, False, 1)
+            for receipt in sent[: len(delivered)]:
+                await receipt
+            refused = sent[len(delivered) :]
+            assert refused
+            for receipt in refused:
+                with pytest.raises(SendRefused, match="3 of 5 nodes are needed, a here, b c d e missing"):
+                    await receipt
+            c.heal()
+            assert await until_view(money, True, 2) == []
+            await (await money.send(b"again"))
+            assert await messages(money, 1) == [b"again"]
+
+    c = clusters(5, seed=seed, quorum="abcde")
+    c.run(story(c))
+
+
+@pytest.mark.parametrize(("way", "group"), [("wait", "raise"), ("raise", "wait")])
+def test_a_group_says_what_its_sends_do_where_the_cluster_does_not_go_on(clusters: Clusters, way: str, group: str) -> None:
+    async def story(c: Cluster) -> None:
+        async with c.connect("a") as few, few.join("money", without_quorum=group) as money:  # type: ignore[arg-type]
+            await until_view(money, True, 1)
+            c.partition("ae", "bcd")
+            await c.settle()
+            assert money.held == few.held == LACKS
+            with pytest.raises(NoQuorum if group == "raise" else TimeoutError):
+                async with asyncio.timeout(5):
+                    await money.send(b"x")
+            with pytest.raises(NoQuorum if way == "raise" else TimeoutError):
+                async with asyncio.timeout(5):
+                    await few.send("chat", b"x")
+            c.heal()
+            await c.settle()
+            await (await money.send(b"again"))
+
+    c = clusters(5, seed=10, quorum="abcde", without_quorum=way)  # type: ignore[arg-type]
+    c.run(story(c))
+
+
+def test_a_group_cannot_need_a_quorum_that_nobody_has_or_anything_else(clusters: Clusters) -> None:
+    async def story(c: Cluster) -> None:
+        async with c.connect("a") as session:
+            with pytest.raises(UsageError, match="without_quorum needs a quorum, and 'a' has none"):
+                await session.join("money", without_quorum="wait").open()
+            with pytest.raises(UsageError, match="without_quorum = 'continue': write 'wait' or 'raise', or leave it out"):
+                session.join("money", without_quorum="continue")  # type: ignore[arg-type]
+            async with session.join("money") as money:
+                await (await money.send(b"x"))
+
+    c = clusters(3, seed=11)
     c.run(story(c))

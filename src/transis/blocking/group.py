@@ -236,6 +236,11 @@ class Group(Stream[T]):
         view = self.view
         return () if view is None else view.members
 
+    @property
+    def held(self) -> str:
+        """Why nothing is sent to this group from here, as in `transis.Group`; empty if there is a quorum, or it is not needed."""
+        return self._group.held
+
     def send(
         self, data: T, service: Service = Service.AGREED, timeout: float | None = None, **attached: Unpack[Attached]
     ) -> Receipt:

@@ -17,6 +17,7 @@ from transis.client.directory import Watch as _Watch
 from transis.client.events import Codec
 from transis.client.group import Destination
 from transis.process.fork import is_inherited, stays_here
+from transis.types.config import GroupWithoutQuorum
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId, Service
 
@@ -58,14 +59,25 @@ class Session(Generic[T]):
         return self._session.closed
 
     def join(
-        self, *names: str, state: Transfer | None = None, configurations: bool = False, timeout: float | None = None
+        self,
+        *names: str,
+        state: Transfer | None = None,
+        configurations: bool = False,
+        without_quorum: GroupWithoutQuorum | None = None,
+        timeout: float | None = None,
     ) -> Joining[T]:
         """`with session.join("orders") as group`. Several `names` make one stream over all of them.
 
         With `state`, this member gets the group's state from another one first; `timeout` is for the join with the state. With
-        `configurations=True`, `everything()` also yields the node's configurations.
+        `configurations=True`, `everything()` also yields the node's configurations. `without_quorum` says what this session's
+        sends to the group do in a view that is not primary, where the node goes on: "wait" or "raise".
         """
-        inner = self._session.join(*names, state=None if state is None else state._for_loop(), configurations=configurations)
+        inner = self._session.join(
+            *names,
+            state=None if state is None else state._for_loop(),
+            configurations=configurations,
+            without_quorum=without_quorum,
+        )
         return Joining(self._thread, inner, AHEAD if state is None else 1, timeout)
 
     @property

@@ -24,6 +24,7 @@ from transis.client.stream import BufferedFrame, MessageStream, Spool, StreamBuf
 from transis.client.transfer import COMPANION_SUFFIX, TRANSFER_MARK, companion_of
 from transis.process.fork import is_inherited
 from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, ClientFrame, Configured, Join, Leave, Left, Stream
+from transis.types.config import GroupWithoutQuorum
 from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
 from transis.types.views import Address, GroupId, PrivateName, group_id, private_name, require_group_name
@@ -44,7 +45,14 @@ LEAVE_SECONDS: Final = 5.0
 class Group(MessageStream[T]):
     """One or several joined groups: a stream to iterate over, and an address to send to."""
 
-    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool = False) -> None:
+    def __init__(
+        self,
+        session: Session[T],
+        names: tuple[str, ...],
+        state: Transfer | None,
+        configurations: bool = False,
+        without_quorum: GroupWithoutQuorum | None = None,
+    ) -> None:
         super().__init__(_buffer_for(state, session.window), session.codec)
         self.names: tuple[str, ...] = names
         self._session = session
@@ -52,6 +60,7 @@ class Group(MessageStream[T]):
         self._memberships: list[Membership] = []
         self._views: dict[str, View] = {}
         self._configurations = configurations
+        self._without_quorum = without_quorum
         self._transfer: StateTransfer | None = None
         if state is not None:
             require_group_name(companion_of(names[0]))
@@ -87,6 +96,11 @@ class Group(MessageStream[T]):
         """The members of that view; none before the first one came."""
         view = self.view
         return () if view is None else view.members
+
+    @property
+    def held(self) -> str:
+        """Why nothing is sent to this group from here: what is missing for a quorum. Empty if nothing is, or it is not needed."""
+        return self._session.held if self._without_quorum is None else self._session._out.lacks
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -125,10 +139,12 @@ class Group(MessageStream[T]):
 
     async def _enter(self) -> None:
         session, self._buffer.home = self._session, self._session._out.home
+        if self._without_quorum is not None:
+            await session._require_list()
         if self._configurations:
             session._followers.add(self._buffer)
         for name in self.names:
-            self._memberships.append(await session._memberships.begin(name, self._buffer))
+            self._memberships.append(await session._memberships.begin(name, self._buffer, self._without_quorum))
         for membership in self._memberships:
             await membership.until_joined()
         if self._transfer is not None:
@@ -262,16 +278,24 @@ class Joining(UnenteredAsync, Generic[T]):
 
     _remedy = "this is no group before it is entered: write `async with session.join(...) as group:`"
 
-    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool) -> None:
+    def __init__(
+        self,
+        session: Session[T],
+        names: tuple[str, ...],
+        state: Transfer | None,
+        configurations: bool,
+        without_quorum: GroupWithoutQuorum | None,
+    ) -> None:
         self._session = session
         self._names = names
         self._state = state
         self._configurations = configurations
+        self._without_quorum = without_quorum
         self._group: Group[T] | None = None
 
     async def open(self) -> Group[T]:
         """Join, for a program that cannot use `async with`."""
-        group = Group(self._session, self._names, self._state, self._configurations)
+        group = Group(self._session, self._names, self._state, self._configurations, self._without_quorum)
         try:
             await group._enter()
         except BaseException:
@@ -303,11 +327,12 @@ ROUTES_MAX: Final = 4096
 class Membership:
     """One joined name. `inside` holds from its first view until it has left."""
 
-    def __init__(self, name: str, buffer: StreamBuffer) -> None:
+    def __init__(self, name: str, buffer: StreamBuffer, without_quorum: GroupWithoutQuorum | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.name = name
         self.group: GroupId = group_id(name)
         self.buffer = buffer
+        self.without_quorum = without_quorum
         self.inside = False
         self.is_leaving = False
         self.joined: asyncio.Future[Callable[[], TransisError] | None] = loop.create_future()
@@ -341,13 +366,14 @@ class Routes(NamedTuple):
     streams: tuple[Route, ...]
     is_private: bool
     is_transfer: bool
+    without_quorum: GroupWithoutQuorum | None = None
 
 
 class JoinedGroups:
     """The groups this session is in, at this point of its stream, and the streams that each frame goes to.
 
-    The meaning of an address changes only at the first view and at the end of a membership, so routes are cached in between. The
-    futures here carry outcomes as results, never as exceptions, so none has to be retrieved.
+    The meaning of an address changes only when a membership begins, at its first view and at its end, so routes are cached in
+    between. The futures here carry outcomes as results, never as exceptions, so none has to be retrieved.
     """
 
     def __init__(self, me: PrivateName, post: Callable[[ClientFrame], None]) -> None:
@@ -360,7 +386,7 @@ class JoinedGroups:
 
     # --- what the application asks for ------------------------------------------------------------------------------
 
-    async def begin(self, name: str, buffer: StreamBuffer) -> Membership:
+    async def begin(self, name: str, buffer: StreamBuffer, without_quorum: GroupWithoutQuorum | None = None) -> Membership:
         """Ask to join; `until_joined` gives the outcome."""
         while (known := self._by_name.get(name)) is not None:
             if not known.is_leaving:
@@ -368,9 +394,10 @@ class JoinedGroups:
             await known.until_left()
         if self._failure is not None:
             raise self._failure()
-        membership = Membership(name, buffer)
+        membership = Membership(name, buffer, without_quorum)
         self._by_name[name] = membership
         self._by_group[membership.group] = membership
+        self._routes.clear()
         self._post(Join(name))
         return membership
 
@@ -435,18 +462,26 @@ class JoinedGroups:
             routes = self._routes[address] = self._resolve(address)
         return routes
 
+    def without_quorum(self, address: bytes) -> GroupWithoutQuorum | None:
+        """What sends to this address do without a quorum, if one of its groups was joined with a wish."""
+        return self.routes(address).without_quorum
+
     def _resolve(self, address: bytes) -> Routes:
         decoded = decode_address(address)
         if isinstance(decoded, Rejection):
             return Routes((), False, False)
         through: dict[int, Route] = {}
+        wishes: set[GroupWithoutQuorum] = set()
         for group in decoded.groups:
             membership = self._by_group.get(group)
+            if membership is not None and membership.without_quorum is not None:
+                wishes.add(membership.without_quorum)
             if membership is not None and membership.inside:
                 route = through.get(id(membership.buffer), Route(membership.buffer, ()))
                 through[id(membership.buffer)] = Route(route.buffer, (*route.names, membership.name))
         streams = tuple(Route(buffer, tuple(sorted(names))) for buffer, names in through.values())
-        return Routes(streams, self._me in decoded.processes, TRANSFER_MARK in decoded.groups)
+        wish = min(wishes, default=None)  # "raise" before "wait": who wants to be told at once is told.
+        return Routes(streams, self._me in decoded.processes, TRANSFER_MARK in decoded.groups, wish)
 
 
 # --- addressing -------------------------------------------------------------------------------------------------------

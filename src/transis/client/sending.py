@@ -9,7 +9,8 @@
 4. Counters are dense and grow with every accepted message. A receipt is therefore a range of them, and the open receipts are
    sorted by range: finding one is a binary search, settling the oldest a single step.
 5. While the node waits for a quorum nothing is accepted: callers wait in line, or get NoQuorum if the node's settings say so.
-   What was accepted before waits at the node, and is sent first when there is a quorum.
+   What was accepted before waits at the node, and is sent first when there is a quorum. Where only a group asks for a quorum,
+   callers wait before they get in line, as those that send to other groups go on; the node refuses what was accepted too late.
 6. The node reports each message exactly once, as delivered or as refused. Anything else is a protocol error, and the caller ends
    the session.
 7. A receipt that nobody awaits costs nothing and warns about nothing.
@@ -26,7 +27,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from transis.process.fork import is_inherited, stays_here
-from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
+from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send, SendToPrimary
 from transis.types.errors import InDoubt, MessageTooLarge, NoQuorum, SendRefused, TransisError, UsageError
 from transis.types.ids import MessageId, PhaseName, ProcessId, Service, ViewId
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
@@ -48,27 +49,27 @@ class Sender:
         """How many receipts are still open."""
         return len(self._receipts)
 
-    async def send(self, address: bytes, payload: bytes, service: Service) -> Receipt:
+    async def send(self, address: bytes, payload: bytes, service: Service, for_primary: bool = False) -> Receipt:
         require_size(len(payload))
         if self._out.may_accept():
-            receipt = Receipt(self, self._out.accept(address, service, [payload]), 1)
+            receipt = Receipt(self, self._out.accept(address, service, [payload], for_primary), 1)
             self._receipts.add(receipt)
             return receipt
-        return await self._send_in_turn(address, service, [[payload]])
+        return await self._send_in_turn(address, service, [[payload]], for_primary)
 
-    async def send_many(self, address: bytes, payloads: Sequence[bytes], service: Service) -> Receipt:
+    async def send_many(self, address: bytes, payloads: Sequence[bytes], service: Service, for_primary: bool = False) -> Receipt:
         if not payloads:
             raise UsageError("no messages to send")
         require_size(max(map(len, payloads)))
-        return await self._send_in_turn(address, service, divide(payloads))
+        return await self._send_in_turn(address, service, divide(payloads), for_primary)
 
-    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]]) -> Receipt:
+    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]], for_primary: bool) -> Receipt:
         receipt: Receipt | None = None
         accepted, total = 0, sum(map(len, portions))
 
         def accept(number: int) -> None:
             nonlocal receipt, accepted
-            first = self._out.accept(address, service, portions[number])
+            first = self._out.accept(address, service, portions[number], for_primary)
             if receipt is None:
                 receipt = Receipt(self, first, total)
                 self._receipts.add(receipt)
@@ -342,7 +343,8 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 class SendBuffer:
     """What waits for the next flush.
 
-    `credit` is what the node still lets us send, `accepted` the counter of the last message, `held` what is missing for a quorum.
+    `credit` is what the node still lets us send, `accepted` the counter of the last message, `lacks` what is missing for a
+    quorum, and `held` the same if nothing is sent until then.
     """
 
     def __init__(self, transmit: Transmit, wall_us: Callable[[], int], home: asyncio.AbstractEventLoop | None = None) -> None:
@@ -350,8 +352,11 @@ class SendBuffer:
         self.accepted: int = 0
         self.home = home
         """The only loop in which anything is sent."""
+        self.lacks: str = ""
         self.held: str = ""
         self._raises = False
+        self._has_quorum = asyncio.Event()
+        self._has_quorum.set()
         self._may_go_on = asyncio.Event()
         self._may_go_on.set()
         self._transmit = transmit
@@ -359,7 +364,7 @@ class SendBuffer:
         self._failure: Callable[[], TransisError] | None = None
         self._frames: list[ClientFrame] = []
         self._run: list[bytes] = []
-        self._run_key: tuple[bytes, Service] | None = None
+        self._run_key: tuple[bytes, Service, bool] | None = None
         self._run_bytes = 0
         self._run_us = 0
         self._flush_planned = False
@@ -393,14 +398,22 @@ class SendBuffer:
         if self.held and self._raises and self._failure is None:
             raise NoQuorum(self.held)
 
-    def quorum(self, missing: str, *, raises: bool) -> None:
-        """What is missing for a quorum from here on, nothing if there is one, and whether senders are to raise NoQuorum."""
-        self.held, self._raises = missing, raises
-        if missing:
-            self._may_go_on.clear()
-        else:
-            self._may_go_on.set()
+    def quorum(self, missing: str, *, held: bool, raises: bool) -> None:
+        """What is missing for a quorum from here on, if anything; whether all senders wait for it, or raise NoQuorum."""
+        self.lacks, self.held, self._raises = missing, missing if held else "", raises
+        for event, is_set in ((self._has_quorum, not self.lacks), (self._may_go_on, not self.held)):
+            if is_set:
+                event.set()
+            else:
+                event.clear()
         self._wake()
+
+    async def require_quorum(self, *, raises: bool) -> None:
+        """Wait until nothing is missing for a quorum, or raise NoQuorum: for senders whose node goes on without one."""
+        while self.lacks and self._failure is None:
+            if raises:
+                raise NoQuorum(self.lacks)
+            await self._has_quorum.wait()
 
     async def until_quorum(self) -> None:
         """Wait until nothing is missing for a quorum, or the session is over."""
@@ -425,6 +438,7 @@ class SendBuffer:
         self._frames.clear()
         self._run, self._run_key = [], None
         self._may_go_on.set()
+        self._has_quorum.set()
         self._wake()
 
     def _wake(self) -> None:
@@ -433,13 +447,13 @@ class SendBuffer:
 
     # --- the buffer -------------------------------------------------------------------------------------------------
 
-    def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
+    def accept(self, address: bytes, service: Service, payloads: list[bytes], for_primary: bool = False) -> int:
         """Accept messages that fit one frame; returns the counter of the first. Nothing is accepted from another event loop."""
         assert self.credit > 0
         assert self._failure is None
         self._plan_flush()
         size = sum(map(len, payloads))
-        key = (address, service)
+        key = (address, service, for_primary)
         if key != self._run_key or not self._fits(size, len(payloads)):
             require_service(service)
             self._close_run()
@@ -458,8 +472,9 @@ class SendBuffer:
 
     def _close_run(self) -> None:
         if self._run_key is not None:
-            address, service = self._run_key
-            self._frames.append(Send(address, service, self._run, self._run_us))
+            address, service, for_primary = self._run_key
+            kind = SendToPrimary if for_primary else Send
+            self._frames.append(kind(address, service, self._run, self._run_us))
             self._run, self._run_key, self._run_bytes = [], None, 0
 
     def post(self, frame: ClientFrame) -> None:

@@ -60,6 +60,7 @@ from transis.sessions.frames import (
     WithoutQuorum,
     cost,
 )
+from transis.types.config import GROUP_WITHOUT_QUORUM, GroupWithoutQuorum
 from transis.types.errors import (
     ConnectError,
     JoinRefused,
@@ -197,7 +198,10 @@ class Session(Generic[T]):
 
     @property
     def held(self) -> str:
-        """Why nothing is sent or delivered here: what is missing for a quorum. Empty if nothing is, or the cluster goes on."""
+        """Why nothing is sent or delivered here: what is missing for a quorum. Empty if nothing is, or the cluster goes on.
+
+        A group that was joined with `without_quorum` has its own.
+        """
         return self._out.held
 
     @property
@@ -208,11 +212,18 @@ class Session(Generic[T]):
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def join(self, *names: str, state: Transfer | None = None, configurations: bool = False) -> Joining[T]:
+    def join(
+        self,
+        *names: str,
+        state: Transfer | None = None,
+        configurations: bool = False,
+        without_quorum: GroupWithoutQuorum | None = None,
+    ) -> Joining[T]:
         """`async with session.join("orders") as group`. Several `names` make one stream over all of them.
 
         With `state`, this member gets the group's state from another one before its first message, and passes it on. With
-        `configurations=True`, `everything()` also yields the node's configurations.
+        `configurations=True`, `everything()` also yields the node's configurations. `without_quorum` says what this session's
+        sends to the group do in a view that is not primary, where the node goes on: "wait" or "raise".
         """
         self._require_open()
         for name in names:
@@ -227,7 +238,11 @@ class Session(Generic[T]):
             raise UsageError(
                 "a group with state starts at its snapshot, whose configuration is unknown: leave out state or configurations"
             )
-        return Joining(self, names, state, configurations)
+        if without_quorum not in (None, *GROUP_WITHOUT_QUORUM):
+            raise UsageError(
+                f"without_quorum = {without_quorum!r}: write 'wait' or 'raise', or leave it out to do as the node does"
+            )
+        return Joining(self, names, state, configurations, without_quorum)
 
     def _record_checkpoint(self, name: str, position: Position, digest: bytes | str | int) -> None:
         self._require_open()
@@ -291,9 +306,11 @@ class Session(Generic[T]):
     ) -> Receipt:
         self._require_open()
         payload = self.codec.encode(data)
+        if (wish := self._memberships.without_quorum(address)) is not None:
+            await self._out.require_quorum(raises=wish == "raise")
         if key is not None or headers is not None or time is not None:
             address, payload = attributed_address(address), with_attributes(payload, key, headers, time)
-        return await self._sending.send(address, payload, service)
+        return await self._sending.send(address, payload, service, wish is not None)
 
     async def _send_many(
         self,
@@ -308,9 +325,21 @@ class Session(Generic[T]):
         if isinstance(datas, bytes | bytearray | str):
             raise UsageError("send_many takes several messages, as in send_many(to, [one, another]): for one there is send")
         payloads = list(map(self.codec.encode, datas))
+        if (wish := self._memberships.without_quorum(address)) is not None:
+            await self._out.require_quorum(raises=wish == "raise")
         if keys is not None or headers is not None or times is not None:
             address, payloads = attributed_address(address), all_with_attributes(payloads, keys, headers, times)
-        return await self._sending.send_many(address, payloads, service)
+        return await self._sending.send_many(address, payloads, service, wish is not None)
+
+    async def _require_list(self) -> None:
+        """Only a node with a list of nodes that count can say that they are missing."""
+        about = await self.about()
+        if not about["quorum"]:
+            raise UsageError(
+                f"without_quorum needs a quorum, and {self.process.node.name!r} has none: set node.quorum on all nodes"
+            )
+        if about["mode"] == "transis":
+            raise UsageError("without_quorum is not for the mode transis, in which messages are sent while views change")
 
     def _require_open(self) -> None:
         if self._failure is not None:
@@ -498,7 +527,7 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Joined: lambda session, joined: session._memberships.joined(joined.name),
     NotJoined: lambda session, refused: session._memberships.not_joined(refused.name, refused.why),
     NotSent: Session._not_sent,
-    WithoutQuorum: lambda session, frame: session._out.quorum(frame.why, raises=frame.raises),
+    WithoutQuorum: lambda session, frame: session._out.quorum(frame.why, held=frame.held, raises=frame.raises),
     Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }

@@ -104,7 +104,7 @@ class Reports(Observer):
             "primary": self.primary,
             "doubt": verdict.doubt,
             "lacks": verdict.lacks,
-            "held": bool(verdict.held),
+            "held": verdict.held,
             "cause": str(view.cause),
             "since": since,
             "since_s": seconds,

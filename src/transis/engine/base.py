@@ -120,6 +120,12 @@ class EngineBase(ABC, Generic[C]):
         self._core.outbox.open(lane)
         self._work()
 
+    def withdraw(self, now: int, why: str) -> None:
+        """This view is not primary: what was to be sent only in one that is will not be sent."""
+        self._core.now = now
+        if dropped := self._core.outbox.drop_for_primary():
+            self._core.refuse(dropped, why)
+
     def hold(self, lane: Lane) -> None:
         self._core.outbox.hold(lane)
 

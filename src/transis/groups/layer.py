@@ -99,11 +99,12 @@ class ControlMessage(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The exchange of this configuration is over, if it needed one: its application lane may be opened, unless a quorum is needed
-    first. Then `held` says what is missing."""
+    """The exchange of this configuration is over, if it needed one: its application lane may be opened, unless it is `held`,
+    because a quorum is needed first. `lacks` says what is missing for one."""
 
     view: ViewId
-    held: str = ""
+    lacks: str = ""
+    held: bool = False
 
 
 LayerOutput = GroupOutput | Configure | ControlMessage | Settled
@@ -135,8 +136,8 @@ def _never_exchanged(view: View) -> bool:
 
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
-    round that is under way, `_waiting` what came during the round. `_held` says what the last regular configuration that is
-    settled lacks, if nothing goes on in it.
+    round that is under way, `_waiting` what came during the round. `_lacks` says what the last regular configuration that is
+    settled lacks to be primary, and `_held` whether nothing goes on in it.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class GroupLayer:
         self.rejections: Counter[str] = Counter()
         self._handed = 0
         self._lists = KnownLists(me, quorum)
-        self._held = ""
+        self._lacks, self._held = "", False
         self._identify = identify
         self._router = Router(me)
         self._local = LocalProcesses(self._router, identify)
@@ -246,11 +247,11 @@ class GroupLayer:
             self._out.extend(ControlMessage(part, view.id) for part in announce_names(self.table.names, self.me, view.id))
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
             return
-        self._held = self._lists.judge(view.nodes).held
+        self._stand(view)
         for group in self.table.in_order():
             self._dismiss(group, group.members, "left")
         yield from self._install_due(self.table.in_order(), AT_CONFIGURATION, self._because(view).cause)
-        self._out.append(Settled(view.id, self._held))
+        self._out.append(Settled(view.id, self._lacks, self._held))
 
     def delivered(self, run: Delivered) -> None:
         """A run at its place, or a basic one before it."""
@@ -391,7 +392,7 @@ class GroupLayer:
         assert self._view is not None
         before, self._exchange = self.table, None
         self._lists.complete(self._view.nodes)
-        self._held = self._lists.judge(self._view.nodes).held
+        self._stand(self._view)
         merged = exchange.merge()
         self.table = merged.table
         self.changes.merged()
@@ -405,7 +406,7 @@ class GroupLayer:
             self._dismiss_from_old(group)
         yield from self._install_due(self.table.in_order(), place, self._because(self._view).cause)
         if self._transitional is None:
-            self._out.append(Settled(self._view.id, self._held))
+            self._out.append(Settled(self._view.id, self._lacks, self._held))
         else:
             yield from self._lose(place)
         for run in self._waiting.take_basics():
@@ -476,6 +477,11 @@ class GroupLayer:
         view = self._transitional or self._view
         return QuorumVerdict(None) if view is None else self._lists.judge(view.nodes)
 
+    def _stand(self, view: View) -> None:
+        """All lists of a configuration are known: whether it is primary, and goes on."""
+        verdict = self._lists.judge(view.nodes)
+        self._lacks, self._held = verdict.lacks, verdict.held
+
     def _judged(self, view: View) -> QuorumVerdict:
         """For group views: the members of one configuration agree, so nobody judges before all have exchanged."""
         verdict = self._lists.judge(view.nodes)
@@ -485,7 +491,7 @@ class GroupLayer:
         """Why the configuration's group views exist, and whether they are primary: if lists differ, the cause says so."""
         primary, doubt, *_ = self._judged(view)
         told = view.cause._replace(what=f"{view.cause.what}; {doubt}") if doubt else view.cause
-        return _Because(GroupCause("configuration", None, told), primary, bool(self._held) and self._exchange is None)
+        return _Because(GroupCause("configuration", None, told), primary, self._held and self._exchange is None)
 
     def _place_of_loss(self, group: GroupState, place: Place) -> Place:
         """If the exchange was not completed, daemons of one transitional configuration may have different views of a group in
@@ -500,7 +506,7 @@ class GroupLayer:
         assert view is not None
         primary = self._judged(view).primary
         for number, group in enumerate(groups, 1):
-            due = next_regular(group, self.table.names, GroupViewId(view.id, place), cause, primary, bool(self._held))
+            due = next_regular(group, self.table.names, GroupViewId(view.id, place), cause, primary, self._held)
             if due is not None:
                 group.install(due)
                 self._emit_view(group)

@@ -56,9 +56,9 @@ class QuorumVerdict(NamedTuple):
     holds: bool = False
 
     @property
-    def held(self) -> str:
-        """Why applications send and receive nothing; empty if they do."""
-        return self.lacks if self.holds else ""
+    def held(self) -> bool:
+        """Whether applications send and receive nothing."""
+        return self.holds and bool(self.lacks)
 
 
 def fit(lists: Iterable[QuorumList]) -> bool:

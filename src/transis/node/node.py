@@ -32,7 +32,6 @@ from transis.types.outputs import (
     Configure,
     Deliver,
     Delivered,
-    Held,
     Lane,
     NodeOutput,
     Note,
@@ -43,6 +42,7 @@ from transis.types.outputs import (
     Port,
     ProcessConnected,
     ProcessGone,
+    QuorumChanged,
     Reach,
     Refused,
     RunIds,
@@ -67,7 +67,8 @@ class Node:
 
     1. What the engine hands out passes through the groups in order, and their outputs follow what caused them.
     2. A configuration's application lane is opened when the groups are settled in it, and never once that configuration is over.
-       In one that waits for a quorum it stays shut: what was taken waits, in order, for the next configuration that has one.
+       In one that waits for a quorum it stays shut: what was taken waits, in order, for the next configuration that has one. In
+       another one that is not primary, what was to be sent only in a primary one is refused first.
     3. Work on thousands of groups is done in slices. What the engine delivers meanwhile waits, in order; what it sends does not.
     4. The groups' own messages travel on the control lane. Observers and sessions see neither them nor their ids. An announcement
        whose configuration ended is dropped here or refused by the engine; the groups make a new one.
@@ -107,7 +108,7 @@ class Node:
         self._control: deque[ControlMessage] = deque()
         self._control_counter = 0
         self._to_open: ViewId | None = None
-        self._held = ""
+        self._lacks, self._held = "", False
         self._out: list[NodeOutput] = []
 
     def _make_groups(self, slice_groups: int) -> GroupLayer:
@@ -226,12 +227,19 @@ class Node:
         return True
 
     def submit(
-        self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0, event_us: int = 0
+        self,
+        now: int,
+        service: Service,
+        payloads: Sequence[bytes],
+        address: bytes = b"",
+        process: int = 0,
+        event_us: int = 0,
+        for_primary: bool = False,
     ) -> int:
         """Take messages for sending; return how many were taken. Try the others again after Room.
 
         An address is made by `encode_address`, or empty for nobody in particular; the sender need not be a member. `event_us` is
-        when they were sent (OutboundRun).
+        when they were sent, and those that are `for_primary` are refused where no quorum is (OutboundRun).
         """
         self._now = now
         _check_submission(payloads, address)
@@ -240,11 +248,13 @@ class Node:
         if not self._running or not payloads:
             return 0
         first = self._counters[process] + 1
-        run = OutboundRun(process, address, service, first, payloads, event_us)
-        taken = self._engine.submit(now, Lane.APPLICATION, run)
+        run = OutboundRun(process, address, service, first, payloads, event_us, for_primary)
+        refused = for_primary and bool(self._lacks) and not self._held
+        taken = len(payloads) if refused else self._engine.submit(now, Lane.APPLICATION, run)
         self._counters[process] += taken
         if taken:
-            self._out.append(Accepted(RunIds(process, first, taken, service, address)))
+            ids = RunIds(process, first, taken, service, address)
+            self._out += [Accepted(ids), Refused(ids, self._lacks)] if refused else [Accepted(ids)]
         self._follow()
         return taken
 
@@ -373,11 +383,15 @@ class Node:
                 self._out.append(output)
 
     def _settled(self, settled: Settled) -> None:
-        self._to_open = None if settled.held else settled.view
-        if settled.held != self._held:
-            self._held = settled.held
-            self._out.append(Held(settled.held))
-            self._out.append(Note("quorum is missing", (("why", settled.held),)) if settled.held else Note("quorum is back"))
+        before = (self._lacks, self._held)
+        self._lacks, self._held = settled.lacks, settled.held
+        self._to_open = None if self._held else settled.view
+        if before != (self._lacks, self._held):
+            self._out.append(QuorumChanged(self._lacks, self._held))
+        if self._held and before != (self._lacks, True):
+            self._out.append(Note("quorum is missing", (("why", self._lacks),)))
+        elif before[1] and not self._held:
+            self._out.append(Note("quorum is back"))
 
     def _tell_doubt(self, groups: GroupLayer) -> None:
         verdict = groups.verdict()
@@ -394,6 +408,8 @@ class Node:
         view, self._to_open = self._to_open, None
         if view is None or view != groups.current:
             return False
+        if self._lacks:
+            self._engine.withdraw(self._now, self._lacks)
         self._engine.open(self._now, Lane.APPLICATION)
         return True
 
@@ -470,7 +486,7 @@ class Node:
         return figures if self._groups is None else figures | self._groups.statistics()
 
     def about(self) -> dict[str, str]:
-        """What a client may need to know to read its stream: the engine, its order and mode, and what views promise."""
+        """What a client may need to know to read its stream: the engine, its order and mode, what views promise, the quorum."""
         config = self._config
         return {
             "cluster": config.cluster,
@@ -479,6 +495,7 @@ class Node:
             "mode": config.mode,
             "guarantees": config.guarantees,
             "build": __version__,
+            "quorum": " ".join(config.quorum),
         }
 
     def check(self) -> None:

@@ -141,6 +141,10 @@ class Inquire(_Layout, frozen=True, tag=12):
     at: _Count = 0
 
 
+class SendToPrimary(Send, frozen=True, tag=13):
+    """The same, but these are sent in a primary configuration or refused."""
+
+
 # --- from the node ------------------------------------------------------------------------------------------------------------
 
 
@@ -239,10 +243,12 @@ class Configured(_Layout, frozen=True, tag=43):
 
 
 class WithoutQuorum(_Layout, frozen=True, tag=47):
-    """What this client sends waits at the node from here on, for want of a quorum; `why` says how many nodes are needed, who is
-    here and who is missing. Empty: it is sent again. `raises`: the client should say so at once, instead of waiting too."""
+    """`why` says what the configuration lacks to be primary: how many nodes are needed, who is here and who is missing. Empty: it
+    lacks nothing. `held`: all that this client sends waits at the node until then. `raises`: the client should say so at once,
+    instead of waiting too."""
 
     why: str
+    held: bool
     raises: bool
 
 
@@ -284,7 +290,7 @@ class Changes(NamedTuple):
     why: str
 
 
-ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint | NamedHello | Inquire
+ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint | NamedHello | Inquire | SendToPrimary
 StreamFrame = Stream | Changed | Left | Configured
 NodeFrame = (
     Welcome

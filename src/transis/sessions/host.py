@@ -44,6 +44,7 @@ from transis.sessions.frames import (
     NamedHello,
     NotSent,
     Send,
+    SendToPrimary,
     Welcome,
     WithoutQuorum,
     cost,
@@ -62,8 +63,8 @@ from transis.types.outputs import (
     GroupRefused,
     GroupsChanged,
     GroupViewInstalled,
-    Held,
     News,
+    QuorumChanged,
     Refused,
     Room,
     Stopped,
@@ -103,7 +104,7 @@ class SessionHost:
         self._over: dict[int, None] = {}
         self._fanout = Fanout(self._sessions, self._queues)
         self._configuration: View | None = None
-        self._without_quorum = WithoutQuorum("", raises=False)
+        self._without_quorum = WithoutQuorum("", held=False, raises=False)
         self._stopped = ""
         self._told = 0
 
@@ -364,8 +365,9 @@ class SessionHost:
         if self._directory is not None:
             self._directory.changed()
 
-    def _held(self, now: int, held: Held) -> None:
-        self._without_quorum = WithoutQuorum(held.why, self.node.raises_without_quorum)
+    def _quorum_changed(self, now: int, changed: QuorumChanged) -> None:
+        raises = changed.held and self.node.raises_without_quorum
+        self._without_quorum = WithoutQuorum(changed.lacks, changed.held, raises)
         for session in self._sessions.values():
             if not session.is_over:
                 self._queues.stands(session, self._without_quorum)
@@ -503,6 +505,7 @@ _RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, SessionState
     Checkpoint: SessionHost._checkpoint,
     NamedHello: SessionHost._hello_again,
     Inquire: SessionHost._inquire,
+    SendToPrimary: SessionHost._send,
 }
 
 _TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
@@ -513,7 +516,7 @@ _TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
     Refused: SessionHost._messages_refused,
     Configure: SessionHost._configured,
     Room: SessionHost._has_room,
-    Held: SessionHost._held,
+    QuorumChanged: SessionHost._quorum_changed,
     Stopped: SessionHost._node_stopped,
 }
 HEARD: Final = frozenset({Delivered, GroupDelivered, *_TELL})

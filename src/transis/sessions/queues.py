@@ -271,7 +271,8 @@ class SendQueue:
         while session.unsent and budget > 0 and most > 0:
             unsent = session.unsent[0]
             batch = unsent.next_batch(budget)[:most]
-            taken = self._node.submit(now, unsent.service, batch, unsent.address, session.number, unsent.event_us)
+            what = (unsent.service, batch, unsent.address, session.number, unsent.event_us, unsent.for_primary)
+            taken = self._node.submit(now, *what)
             cost = unsent.cost if taken == unsent.remaining else payload_cost(batch[:taken])
             if taken:
                 self._book(now, session, taken, cost)

@@ -20,6 +20,7 @@ from transis.sessions.frames import (
     NodeFrame,
     NotSent,
     Send,
+    SendToPrimary,
     Welcome,
     WithoutQuorum,
     encode_frame,
@@ -135,12 +136,13 @@ class OutFrame:
 class Unsent:
     """A Send of which the node has not taken the messages from `position` on; `cost` is theirs."""
 
-    __slots__ = ("_is_own", "address", "cost", "event_us", "payloads", "position", "service")
+    __slots__ = ("_is_own", "address", "cost", "event_us", "for_primary", "payloads", "position", "service")
 
     def __init__(self, send: Send, cost: int) -> None:
         self.address = send.address
         self.service = send.service
         self.event_us = send.event_us
+        self.for_primary = isinstance(send, SendToPrimary)
         self.payloads: list[bytes] = send.payloads
         self.position = 0
         self.cost = cost
@@ -155,6 +157,7 @@ class Unsent:
             send.service is not self.service
             or send.address != self.address
             or send.event_us != self.event_us
+            or isinstance(send, SendToPrimary) is not self.for_primary
             or len(self.payloads) + len(send.payloads) > RUN_MESSAGES_MAX
         ):
             return False

@@ -256,7 +256,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "quorum_not_awaited": Defect(
         "without a quorum messages are sent and delivered, although settings say that applications wait for one",
         (
-            Edit("node.node", "self._to_open = None if settled.held else settled.view", "self._to_open = settled.view"),
+            Edit("node.node", "self._to_open = None if self._held else settled.view", "self._to_open = settled.view"),
             Edit("groups.layer", "        if self._held:\n", "        if False:\n"),
         ),
     ),

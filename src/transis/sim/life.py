@@ -22,13 +22,13 @@ from transis.types.outputs import (
     GroupLeft,
     GroupRefused,
     GroupViewInstalled,
-    Held,
     News,
     NodeOutput,
     Observer,
     Port,
     ProcessConnected,
     ProcessGone,
+    QuorumChanged,
     Refused,
 )
 from transis.types.views import GroupId, GroupView, View, group_id
@@ -281,8 +281,8 @@ class SimulatedLife(Observer):
     def _refused(self, output: Refused) -> None:
         self.refused += output.ids.count
 
-    def _held(self, output: Held) -> None:
-        self.held = output.why
+    def _quorum_changed(self, output: QuorumChanged) -> None:
+        self.held = output.lacks if output.held else ""
 
     def _configured(self, output: Configure) -> None:
         self.view = output.view
@@ -319,7 +319,7 @@ class SimulatedLife(Observer):
 _NOTE: Final[dict[type[NodeOutput], Callable[[SimulatedLife, Any], None]]] = {
     Accepted: SimulatedLife._accepted,
     Refused: SimulatedLife._refused,
-    Held: SimulatedLife._held,
+    QuorumChanged: SimulatedLife._quorum_changed,
     Configure: SimulatedLife._configured,
     Delivered: SimulatedLife._delivered,
     ProcessConnected: SimulatedLife._connected,

@@ -36,6 +36,10 @@ ORDERS: Final[tuple[Order, ...]] = ("all-ack", "toto")
 MODES: Final[tuple[Mode, ...]] = ("evs", "transis")
 PROFILE_NAMES: Final[tuple[ProfileName, ...]] = ("auto", "local", "lan", "wan")
 TRANSPORTS: Final[tuple[TransportName, ...]] = ("multicast", "mesh")
+GroupWithoutQuorum = Literal["wait", "raise"]
+"""What sends to a group do in a view that is not primary, where the node itself goes on."""
+
+GROUP_WITHOUT_QUORUM: Final[tuple[GroupWithoutQuorum, ...]] = ("wait", "raise")
 WITHOUT_QUORUM: Final[tuple[WithoutQuorum, ...]] = ("continue", "wait", "raise")
 
 

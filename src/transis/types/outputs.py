@@ -58,6 +58,7 @@ class OutboundRun(NamedTuple):
     """Consecutive messages of one process with one address and service, handed down together.
 
     `event_us` is when they were sent, by the wall clock of their sender in microseconds since 1970; 0 if it did not say.
+    Those that are `for_primary` are sent in a primary configuration, or refused.
     """
 
     process: int
@@ -66,6 +67,7 @@ class OutboundRun(NamedTuple):
     first_counter: int
     payloads: Sequence[bytes]
     event_us: int = 0
+    for_primary: bool = False
 
     @property
     def last_counter(self) -> int:
@@ -271,11 +273,12 @@ class GroupsChanged(NamedTuple):
     at: int
 
 
-class Held(NamedTuple):
-    """What applications send waits here from now on, for want of a quorum; `why` says how many nodes are needed, who is here and
-    who is missing. Empty: it is sent again."""
+class QuorumChanged(NamedTuple):
+    """What the configuration lacks to be primary from here on: how many nodes are needed, who is here and who is missing.
+    Empty: it is primary, or nobody has a list. With `held`, all that applications send waits here until then."""
 
-    why: str
+    lacks: str
+    held: bool
 
 
 GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused | GroupsChanged
@@ -310,7 +313,9 @@ ProcessOutput = ProcessConnected | ProcessGone | Checkpoint
 # --- carrying out -----------------------------------------------------------------------------------------------------
 
 Effect = Transmit | Persist | Reach
-News = Accepted | Delivered | Originated | Refused | Room | Configure | Note | Stopped | Held | GroupOutput | ProcessOutput
+News = (
+    Accepted | Delivered | Originated | Refused | Room | Configure | Note | Stopped | QuorumChanged | GroupOutput | ProcessOutput
+)
 NodeOutput = Effect | News
 """What a node hands to its driver."""
 

@@ -46,6 +46,7 @@ class QueuedRun:
         "ends",
         "event_us",
         "first_counter",
+        "for_primary",
         "head",
         "length",
         "payloads",
@@ -62,6 +63,7 @@ class QueuedRun:
         self.service = run.service
         self.first_counter = first_counter
         self.bound_to = bound_to
+        self.for_primary = run.for_primary
         self.payloads: list[bytes] = []
         self.length: int | None = len(payloads[0])
         self.ends: list[int] = []
@@ -87,6 +89,7 @@ class QueuedRun:
             and self.address == run.address
             and self.event_us == run.event_us
             and self.bound_to == bound_to
+            and self.for_primary is run.for_primary
             and len(self.payloads) + count <= RUN_MESSAGES_MAX
         )
 

@@ -226,6 +226,10 @@ class Outbox:
         """Remove messages that only made sense in another view."""
         return self._drop(lambda queued: queued.bound_to is not None and queued.bound_to != view)
 
+    def drop_for_primary(self) -> list[RunIds]:
+        """Remove messages that are sent only in a primary view."""
+        return self._drop(lambda queued: queued.for_primary)
+
     def drop_all(self) -> list[RunIds]:
         return self._drop(lambda _: True)
 
