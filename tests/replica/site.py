@@ -18,16 +18,17 @@ NAMES = ("ann", "bob", "cyd")
 
 
 class Site:
-    def __init__(self, directory: Path, names: Sequence[str] = NAMES) -> None:
+    def __init__(self, directory: Path, names: Sequence[str] = NAMES, engine: str = "totem", **settings: Any) -> None:
         self.names = tuple(names)
         self.directory = directory
-        self.cluster = Cluster(directory)
+        self.cluster = Cluster(directory, engine)
+        self.settings = settings
         self.nodes: dict[str, Node] = {}
         self.things: dict[str, object] = {}
         self.logs: dict[str, ReplicaLog[bytes]] = {}
 
     async def start_node(self, name: str) -> None:
-        self.nodes[name] = await self.cluster.node(name).open()
+        self.nodes[name] = await self.cluster.node(name, **self.settings).open()
 
     async def end_node(self, name: str) -> None:
         await self.nodes.pop(name).leave()
@@ -77,9 +78,15 @@ class Site:
             await node.leave()
 
 
-def tell(directory: Path, story: Callable[[Site], Awaitable[None]], names: Sequence[str] = NAMES) -> None:
+def tell(
+    directory: Path,
+    story: Callable[[Site], Awaitable[None]],
+    names: Sequence[str] = NAMES,
+    engine: str = "totem",
+    **settings: Any,
+) -> None:
     async def run() -> None:
-        site = Site(directory, names)
+        site = Site(directory, names, engine, **settings)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await story(site)

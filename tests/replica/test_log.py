@@ -16,7 +16,7 @@ from transis import Json
 from transis.types.errors import ConfigError, MessageTooLarge, NoPrimary, PostRefused, ReplicaError, StoreError, UsageError
 
 
-def test_messages_are_ordered_alike_and_stable(tmp_path: Path) -> None:
+def test_messages_are_ordered_alike_and_stable(tmp_path: Path, engine: str) -> None:
     async def story(site: Site) -> None:
         logs = await site.start()
         receipts = await asyncio.gather(*(logs[number % 3].post(b"%d" % number) for number in range(300)))
@@ -31,7 +31,17 @@ def test_messages_are_ordered_alike_and_stable(tmp_path: Path) -> None:
         for number, offset in enumerate(offsets):
             assert orders[0][offset] == (offset, NAMES[number % 3], b"%d" % number)
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, engine=engine)
+
+
+def test_a_node_without_the_guarantees_is_refused(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.start_node("ann")
+        log = await site.open_log("ann", replicas=["ann"])
+        await until(lambda: "a replica needs 'evs': choose another mode" in log.status().trouble)
+        assert (await log.post(b"one")).outcome == "accepted"
+
+    tell(tmp_path, story, ["ann"], "lansis", mode="transis")
 
 
 def test_what_is_posted_together_is_one_action(tmp_path: Path) -> None:

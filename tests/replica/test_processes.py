@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -112,7 +113,7 @@ def messages(directory: Path) -> list[bytes]:
     return found
 
 
-def story(directory: Path, act: Callable[[real.Site, Posters], object]) -> None:
+def story(directory: Path, act: Callable[[real.Site, Posters], object], story_s: float = real.STORY_S) -> None:
     async def told(site: real.Site) -> None:
         await site.gather(*REPLICAS)
         posters = Posters(site, directory)
@@ -121,7 +122,7 @@ def story(directory: Path, act: Callable[[real.Site, Posters], object]) -> None:
         await act(site, posters)  # type: ignore[misc]
         await posters.end()
 
-    real.tell(directory, told, "totem", junk_per_s=0)
+    real.tell(directory, told, "totem", junk_per_s=0, story_s=story_s)
 
 
 def test_a_replica_is_killed(tmp_path: Path) -> None:
@@ -176,6 +177,41 @@ def test_all_are_killed(tmp_path: Path) -> None:
         await posters.until_more()
 
     story(tmp_path, act)
+
+
+ACTS = 40
+"""About a minute."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_a_storm(tmp_path: Path, seed: int) -> None:
+    """Replicas and daemons are killed and started in any order, while the network parts and mends."""
+
+    async def act(site: real.Site, posters: Posters) -> None:
+        random = Random(seed)
+        for _ in range(ACTS):
+            name = random.choice(REPLICAS)
+            what = random.choice(["replica", "replica", "daemon", "part", "mend"])
+            if what == "replica" and name in posters.now:
+                await posters.kill(name)
+            elif what == "replica":
+                await posters.start(name)
+            elif what == "daemon" and site.daemons[name].is_alive:
+                await site.kill(name)
+            elif what == "daemon":
+                await site.boot(name)
+            elif what == "part" and all(daemon.is_alive for daemon in site.daemons.values()):
+                await site.part(name)
+            elif what == "mend":
+                await site.mend()
+            await posters.until_more(20)
+        await site.mend()
+        await site.boot(*(name for name in REPLICAS if not site.daemons[name].is_alive))
+        await site.together(*REPLICAS)
+        await posters.start(*(name for name in REPLICAS if name not in posters.now))
+
+    story(tmp_path, act, story_s=900.0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk is mounted by root")

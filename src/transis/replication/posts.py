@@ -84,13 +84,19 @@ class PostReceipt:
 
     async def _until(self, holds: Callable[[], bool], timeout: float | None, what: str, waiting: Waiting) -> None:
         try:
-            async with asyncio.timeout(timeout):
-                while self._failure is None and not holds():
-                    await a_change(waiting)
+            if timeout is None:
+                await self._changes(holds, waiting)
+            else:
+                async with asyncio.timeout(timeout):
+                    await self._changes(holds, waiting)
         except TimeoutError:
             raise self._posts.not_yet(self, what) from None
         if self._failure is not None:
             raise self._failure()
+
+    async def _changes(self, holds: Callable[[], bool], waiting: Waiting) -> None:
+        while self._failure is None and not holds():
+            await a_change(waiting)
 
     def __repr__(self) -> str:
         where = "" if self.offset is None else f" at {self.offset}"
