@@ -67,6 +67,8 @@ class Status(NamedTuple):
     untold: tuple[ProcessId, ...]
     """Processes in the view that have not told their STATE."""
     stopped: bool
+    size: int
+    """Bytes of the green actions that are kept here."""
     trouble: str
 
     @property
@@ -397,6 +399,7 @@ class Machine:
             tuple((number, core.peer(number).line) for number in record.members),
             tuple(sorted(round_.members - set(round_.states))) if round_ is not None else (),
             core.is_stopped,
+            log.green.size - log.base.size,
             core.trouble,
         )
 

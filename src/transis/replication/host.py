@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVarTuple
 
 from transis.client.events import Batch, View
 from transis.client.session import Session
@@ -55,6 +54,10 @@ PATIENCE_S: Final = 2.0
 TICKS: Final = 4
 """Looks at the clock in this time."""
 
+NEWCOMERS_MAX: Final = 64
+"""Newcomers that are remembered."""
+
+Arguments = TypeVarTuple("Arguments")
 News = Accepted | Ordered | StableTo | Refused | TakeSnapshot | LoadSnapshot
 
 
@@ -95,7 +98,8 @@ class Host:
 
     def start(self) -> None:
         self._input(self.machine.start)
-        self._tasks = [asyncio.ensure_future(one) for one in (self._run(), self._tick(), self._scrub())]
+        works = (self.attachment.run, self._tick, self._scrub)
+        self._tasks = [asyncio.ensure_future(self._run(work)) for work in works]
 
     async def close(self) -> None:
         """End the sessions, and write what waits if the disk takes it."""
@@ -104,18 +108,30 @@ class Host:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._writer.close)
 
-    async def _run(self) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self.attachment.run()
+            await work()
         except Exception as error:
-            self.end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            self._fail(error)
             raise
 
+    def _fail(self, error: Exception) -> None:
+        self.end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+
     def end(self, why: str) -> None:
+        """Take part no more. What is on disk stays, and can be read here."""
         if not self.why_ended:
             self.why_ended = why
-            self.attachment.leave()
+            for task in self._tasks:
+                task.cancel()
             self._application.ended(why)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong, for people; empty if nothing is."""
+        is_slow = self._is_hung and not self.disk_trouble
+        slow = f"{self.store.path}: the disk does not answer" if is_slow else ""
+        return self.why_ended or self.disk_trouble or slow or self.transfer.trouble or self.attachment.trouble
 
     # --- inputs of the application ----------------------------------------------------------------------------------------
 
@@ -129,14 +145,14 @@ class Host:
         self._input(self.machine.take_snapshot)
 
     def snapshot_written(self, place: int) -> None:
-        self._input(lambda: self.machine.snapshot_written(place))
+        self._input(self.machine.snapshot_written, place)
         self.files.keep_newest()
 
     def _snapshot_received(self, snapshot: Snapshot) -> None:
-        self._input(lambda: self.machine.snapshot_received(snapshot))
+        self._input(self.machine.snapshot_received, snapshot)
 
     def acknowledge(self, offset: int) -> None:
-        self._input(lambda: self.machine.acknowledge(offset))
+        self._input(self.machine.acknowledge, offset)
 
     def _asked(self, ask: Callable[[], ActionId | Rejection]) -> ActionId | Rejection:
         if self.why_ended:
@@ -157,24 +173,31 @@ class Host:
     def view(self, view: View, me: ProcessId) -> None:
         self._note_who_is_here()
         self._view_began = self._loop.time()
-        self._input(lambda: self.machine.view(view, me))
+        self._input(self.machine.view, view, me)
 
     def batch(self, batch: Batch[bytes]) -> None:
         """Only agreed and safe messages have one place for all; a stranger may send others."""
         if batch.service >= Service.AGREED:
             for payload in batch.payloads:
-                self._input(lambda payload=payload: self.machine.message(batch.sender, payload))  # type: ignore[misc]
+                self._input(self.machine.message, batch.sender, payload)
 
     def private(self, sender: ProcessId, payload: bytes) -> None:
         if payload[:1] == WAITS:
             newcomer = decode(payload)
             if not isinstance(newcomer, Rejection):
-                self.newcomers[newcomer.name] = newcomer.directory
-                wake(self.newcomers_waiting)
+                self._note_newcomer(newcomer)
         elif payload[:1] == SNAPSHOT:
             self.transfer.hear(sender, payload)
         else:
-            self._input(lambda: self.machine.bulk(sender, payload))
+            self._input(self.machine.bulk, sender, payload)
+
+    def _note_newcomer(self, newcomer: Newcomer) -> None:
+        """The last ones that told of themselves; strangers may tell anything."""
+        self.newcomers.pop(newcomer.name, None)
+        self.newcomers[newcomer.name] = newcomer.directory
+        if len(self.newcomers) > NEWCOMERS_MAX:
+            del self.newcomers[next(iter(self.newcomers))]
+        wake(self.newcomers_waiting)
 
     # --- inputs of the disk -----------------------------------------------------------------------------------------------
 
@@ -187,7 +210,7 @@ class Host:
     def _synced(self, tickets: list[int]) -> None:
         for ticket in tickets:
             self._commits.popleft()
-            self._input(lambda ticket=ticket: self.machine.persisted(ticket))  # type: ignore[misc]
+            self._input(self.machine.persisted, ticket)
         self._tell_hung()
 
     def _refused(self, why: str) -> None:
@@ -199,7 +222,7 @@ class Host:
         is_hung = bool(self.disk_trouble) or is_late
         if is_hung != self._is_hung:
             self._is_hung = is_hung
-            self._input(lambda: self.machine.hung(is_hung))
+            self._input(self.machine.hung, is_hung)
 
     async def _tick(self) -> None:
         while True:
@@ -220,7 +243,7 @@ class Host:
         for member in members:
             self.attachment.tell(member, encode(self._newcomer))
         if next_one is not None and status.green == self._brought_up_to:
-            self._input(lambda: self.machine.bring_up(next_one))
+            self._input(self.machine.bring_up, next_one)
         self._brought_up_to = status.green
 
     async def _scrub(self) -> None:
@@ -230,27 +253,27 @@ class Host:
             await asyncio.sleep(PAUSE_S)
             damage = await asyncio.to_thread(scrub.step)
             if damage is not None:
-                self._input(partial(self.machine.damaged, damage))
+                self._input(self.machine.damaged, damage)
 
     def _exclude_silent(self) -> None:
         status = self.machine.status()
         if status.stage == Stage.STATES and status.untold and self._loop.time() - self._view_began > PATIENCE_S:
             self._view_began = self._loop.time()
-            self._input(lambda: self.machine.silent(status.untold))
+            self._input(self.machine.silent, status.untold)
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 
-    def _input(self, act: Callable[[], None]) -> None:
+    def _input(self, act: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
         if self.why_ended:
             return
         try:
-            act()
+            act(*arguments)
             while outputs := self.machine.take():
                 for output in outputs:
                     self._carry_out(output)
             self._show()
         except Exception as error:
-            self.end(f"a bug: {error!r}. The directory is as it was: start this replica again")
+            self._fail(error)
             raise
 
     def _carry_out(self, output: Output) -> None:

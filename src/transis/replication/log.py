@@ -61,7 +61,7 @@ class ReplicaBase:
     def status(self) -> ReplicaStatus:
         """How this replica stands: primary or not and why, who is missing, who lags, and what waits for what."""
         host = self._host
-        trouble = host.why_ended or host.disk_trouble or self._trouble or host.transfer.trouble or host.attachment.trouble
+        trouble = host.trouble or self._trouble
         now = asyncio.get_running_loop().time()
         return describe(self.group, self.me, host.machine.status(), host.seen, now, trouble)
 
@@ -92,8 +92,8 @@ class ReplicaBase:
 
     def _post_bundle(self, bundle: Bundle) -> ActionId | Rejection:
         answer = self._host.post(bundle.messages, bundle.kind, bundle.key, bundle.at, time_ns() // 1000)
-        if isinstance(answer, Rejection) and answer.field == "disk" and self._host.disk_trouble:
-            return Rejection("disk", f"{self._host.disk_trouble}. It is tried again each second: post again when it is better")
+        if isinstance(answer, Rejection) and answer.field == "disk":
+            return Rejection("disk", f"{self._host.trouble}. It is tried again each second: post again when it is better")
         return answer
 
     def _hear(self, news: News) -> None:

@@ -46,6 +46,8 @@ class ReplicaStatus(NamedTuple):
     """Messages that were delivered here."""
     kept_from: int
     """Actions that were trimmed here."""
+    kept_bytes: int
+    """Bytes of the actions with their place for all time that are kept here."""
     trouble: str
     """What is wrong, and what to do; or empty."""
 
@@ -57,7 +59,7 @@ class ReplicaStatus(NamedTuple):
             f"  {self.offset} messages delivered; actions: {self.green} green, {self.stable} stable, {self.yellow} yellow, "
             f"{self.red} red, {self.accepted} on their way"
         )
-        lines += [f"  {self.kept_from} actions trimmed"] if self.kept_from else []
+        lines.append(f"  {self.kept_bytes:,} bytes kept, {self.kept_from} actions trimmed")
         lines += [f"  {self.trouble}"] if self.trouble else []
         return "\n".join(lines)
 
@@ -109,6 +111,7 @@ def describe(group: str, me: str, status: Status, seen: dict[int, float], now: f
         status.stable,
         status.offset,
         status.trimmed,
+        status.size,
         status.trouble or trouble,
     )
 

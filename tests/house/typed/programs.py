@@ -172,6 +172,55 @@ async def failures(receipt: Receipt) -> bool:
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 
+# --- replicas -----------------------------------------------------------------------------------------------------------
+
+
+@transis.replicated
+class Accounts:
+    def __init__(self) -> None:
+        self.balance: dict[str, int] = {}
+
+    @transis.replicated.action
+    def move(self, source: str, target: str, amount: int) -> int:
+        return amount
+
+    @transis.replicated.query
+    def of(self, account: str) -> int:
+        return self.balance[account]
+
+
+async def replicas(node: Node) -> None:
+    async with transis.replica("log", me="ann", replicas=["ann"], directory="log", connect=node.connect) as log:
+        assert_type(log, transis.ReplicaLog[bytes])
+        assert_type(await log.post(b""), transis.PostReceipt)
+        assert_type(await (await log.post(b"")).ordered(timeout=5), int)
+        async for entry in log.read(after=0):
+            assert_type(entry, transis.Entry[bytes])
+        async for batch in log.read().batches():
+            assert_type(batch, transis.EntryBatch[bytes])
+        await log.post("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    async with transis.replica("log", settings="bank.toml", codec=Json(Order)) as orders:
+        assert_type(orders, transis.ReplicaLog[Order])
+        await orders.post(Order("pear", 3))
+    async with transis.replica("bank", settings="bank.toml", machine=Accounts()) as bank:
+        assert_type(bank, transis.ReplicaMachine[Accounts])
+        assert_type(await bank.call(Accounts.move, "7", "9", 50), int)
+        assert_type(await bank.ask(Accounts.of, "7"), int)
+        assert_type(await (await bank.post(Accounts.move, "7", "9", amount=50)).result(), int)
+        await bank.call(Accounts.move, "7", "9", "50")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert_type(bank.status(), transis.ReplicaStatus)
+        await bank.admin.replace("cyd", directory_lost=True)
+
+
+def replicas_in_threads() -> None:
+    with blocking.replica("log", settings="bank.toml") as log:
+        assert_type(log.post(b"").ordered(timeout=5), int)
+        for entry in log.read():
+            assert_type(entry, transis.Entry[bytes])
+    with blocking.replica("bank", settings="bank.toml", machine=Accounts()) as bank:
+        assert_type(bank.call(Accounts.move, "7", "9", 50), int)
+
+
 def threads() -> None:
     with blocking.Node("ann", engine="lansis") as node, node.connect(codec=Json(Order)) as session:
         assert_type(node, blocking.Node)
