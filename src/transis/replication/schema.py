@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -88,6 +87,14 @@ def checksum(row: Row) -> int:
     return crc32(msgspec.msgpack.encode(row))
 
 
+_pairs: Final = msgspec.json.Decoder(list[tuple[int, int]]).decode
+
+
+def _text(pairs: object) -> str:
+    """As short as JSON may be: a message of a few bytes takes as many again for saying where it is."""
+    return msgspec.json.encode(pairs).decode()
+
+
 def action_row(action: Action) -> Row:
     creator, lane, number = action.id
     pieces, start = [], 0
@@ -95,7 +102,7 @@ def action_row(action: Action) -> Row:
         pieces.append((start, length))
         start += length
     head = (creator, int(lane), number, int(action.kind), action.count, action.lts)
-    row = (*head, json.dumps(action.deps), json.dumps(pieces), action.data, action.key, action.at, action.posted)
+    row = (*head, _text(action.deps), _text(pieces), action.data, action.key, action.at, action.posted)
     return (*row, checksum(row))
 
 
@@ -104,8 +111,8 @@ def action_of(row: Row) -> Action:
     if checksum(tuple(fields)) != crc:
         raise Damaged(f"the content of action {row[0]}:{row[2]} is damaged")
     creator, lane, number, kind, _, lts, deps, pieces, data, key, at, posted = fields
-    lengths = tuple(length for _, length in json.loads(pieces))
-    pairs = tuple((other, highest) for other, highest in json.loads(deps))
+    lengths = tuple(length for _, length in _pairs(pieces))
+    pairs = tuple(_pairs(deps))
     return Action(ActionId(creator, Lane(lane), number), Kind(kind), lts, pairs, lengths, data, key, at, posted)
 
 
