@@ -37,3 +37,32 @@ BY_SCHEDULE: Final = {
     "own_in_the_log_at_once": 2,
 }
 """Defects that schedules catch, each with a seed below 2,000 that does."""
+
+ENGINE_BY_EXAMPLE: Final = {
+    "bits_never_set": "all_back_always",
+    "yellow_skipped": "yellow_before_red",
+    "lost_session_as_transition": "lost_session_is_no_transition",
+    "records_without_set": "attempts_of_one_number",
+    "nobody_vulnerable": "quorum_in_doubt",
+    "green_leave_shrinks_any_primary": "leave_by_bulk_shrinks_no_older_primary",
+    "yellow_leave_ignored": "yellow_leave_counts",
+    "last_may_leave": "last_one_stays",
+    "cleared_by_servers": "doubt_of_a_primary_that_shrank",
+    "doubt_of_the_last_only": "doubt_of_who_was_not_in_the_last_primary",
+    "not_safe": "green_is_with_everybody",
+    "free_at_once": "removed_engine_goes_on_answering",
+}
+"""Defects that a worked example catches for sure."""
+
+ENGINE_BY_SCHEDULE: Final = {
+    "bits_never_set": 19,
+    "nobody_vulnerable": 168,
+    "cpc_before_sync": 0,
+    "engine_reds_by_id": 0,
+    "line_from_memory": 1,
+    "line_of_all": 8,
+    "any_half": 19,
+    "engine_green_before_sync": 0,
+    "engine_state_before_sync": 0,
+}
+"""Defects that schedules catch, each with a seed below 2,000 that does."""

@@ -29,6 +29,7 @@ from transis.prsl.outputs import (
     TakeSnapshot,
 )
 from transis.prsl.record import What
+from transis.prsl.votes import Voting
 from transis.sim.replicas.ledger import Ledger, Violation
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
@@ -67,6 +68,12 @@ class Disk:
         for record in records:
             self.stored.apply(record)
         return ticket
+
+    @property
+    def voting(self) -> Voting | None:
+        """As it will be when all is synced that is written."""
+        written = [record for _, records in self.open for record in records if isinstance(record, Voting)]
+        return written[-1] if written else self.stored.voting
 
     def crash(self, kept: int) -> None:
         for _ in range(kept):
@@ -110,7 +117,7 @@ class Replica:
         self.is_in_group = False
         self.is_hung = False
         self.stopped = ""
-        self.stable = StableTo(0, 0)
+        self.stable = StableTo(0, 0, 0)
         files = disk.files[disk.stored.snapshot.base.place]
         self.state, self.seen = files.state, set(files.seen)
         self.wants_more = False
@@ -174,6 +181,10 @@ class Replica:
         self.machine.acknowledge(self.cluster.random.randint(0, self.machine.status().offset))
         self.carry_out()
 
+    def tell_line(self) -> None:
+        self.machine.tell_line()
+        self.carry_out()
+
     def trim(self) -> None:
         self.machine.trim()
         self.carry_out()
@@ -200,7 +211,7 @@ class Replica:
                 raise Crash
             self._carry_out(output)
         primary = self.machine.primary
-        if primary is not None:
+        if primary is not None and (self.disk.voting is None or self._is_in_primary()):
             cluster.ledger.primary(self.name, *primary)
         if self.machine.number:
             cluster.numbers[self.machine.number] = self.disk
@@ -210,10 +221,10 @@ class Replica:
         match output:
             case Append():
                 self.disk.open.append(output)
-            case Multicast(payload):
+            case Multicast(payload, is_safe):
                 self._check_said(payload)
                 if self.is_in_group:
-                    streams.submit(self.process, payload)
+                    streams.submit(self.process, payload, is_safe)
             case Bulk(to, payload):
                 self.cluster.count("bulk")
                 streams.tell(self.process, to, payload)
@@ -268,22 +279,30 @@ class Replica:
     def _check_said(self, payload: bytes) -> None:
         message, stored = decode_message(payload), self.disk.stored
         match message:
-            case Posted(_, action):
-                synced = action.id in stored.content
+            case Posted(_, action, line, is_primary):
+                synced = action.id in stored.content and stored.end >= line
+                synced = synced and (not is_primary or self._is_in_primary())
             case Ack(_, places, _, acked):
-                primary = self.machine.primary
-                synced = stored.end >= places and stored.marks.acked >= acked
-                synced = synced and (primary is None or stored.marks.committed >= primary[0])
+                synced = stored.end >= places and stored.marks.acked >= acked and self._is_in_primary()
+            case Attempt() if stored.voting is not None:
+                synced = stored.voting.vulnerable is not None and stored.voting.vulnerable.attempt == stored.voting.attempt
             case Attempt():
                 synced = stored.marks.attempted > stored.marks.committed
             case State():
                 reds = {(creator, lane, n) for creator, lane, first, last in message.red for n in range(first, last + 1)}
                 synced = stored.marks.committed >= message.committed and stored.marks.attempted >= message.attempted
                 synced = synced and stored.end >= message.end and reds <= set(stored.content)
+                synced = synced and stored.voting == message.voting
             case _:
                 synced = True
         if not synced:
             raise Violation(f"said_is_synced: {self.name} says {type(message).__name__} before it is on its disk")
+
+    def _is_in_primary(self) -> bool:
+        """Whether the primary that the machine is in is on its disk."""
+        primary, stored = self.machine.primary, self.disk.stored
+        synced = stored.marks.committed if stored.voting is None else stored.voting.primary.index
+        return primary is None or synced >= primary[0]
 
     def check_changes(self) -> None:
         """A primary always holds a majority of every configuration that counts, so it can finish what it has begun."""
@@ -307,5 +326,13 @@ class Replica:
                 end < stable.place or order[: max(0, stable.place - start)] != ledger.order[start : stable.place]
             ):
                 raise Violation(f"stable_is_everywhere: {self.name} says {stable.place}, replica {number} has {end}")
+            if before.majority < stable.majority:
+                self._check_majority(stable.majority)
             if before.acked < stable.acked and (disk.stored.marks.acked if disk is not None else 0) < stable.acked:
                 raise Violation(f"stable_is_everywhere: {self.name} says that {stable.acked} was acknowledged by {number}")
+
+    def _check_majority(self, place: int) -> None:
+        disks = [self.cluster.numbers.get(number) for number in self.machine.status().record.members]
+        synced = [disk for disk in disks if disk is not None and disk.stored.end >= place]
+        if 2 * len(synced) <= len(disks):
+            raise Violation(f"durable_at_a_majority: {self.name} says {place}, which {len(synced)} of {len(disks)} have")

@@ -47,9 +47,10 @@ class Rates(NamedTuple):
 
 
 class World:
-    def __init__(self, seed: int, steps: int = STEPS) -> None:
+    def __init__(self, seed: int, steps: int = STEPS, ordering: str = "corel") -> None:
         self.random = random = Random(seed)
         self.steps = steps
+        self.ordering = ordering
         self.cluster = Cluster(random, random.choice((0.0, 0.001, 0.004)))
         self.names = NAMES[: random.choice((2, 3, 3, 3, 4, 5))]
         self.options = {
@@ -59,7 +60,10 @@ class World:
             "explicit_ack": random.random() < 0.2,
             "keys_max": random.choice((2, 3)),
             "tail_max": (0, 150, 1 << 20)[seed % 3],
+            "ordering": ordering,
         }
+        if ordering == "engine":
+            self.options |= {"servers_min": random.choice((1, 1, 1, 2)), "line_stride": random.choice((1, 4, 256))}
         self.rates = Rates.drawn(random)
         self.retries = random.choice((0.0, 0.3, 0.8))
         self.sync = random.choice((0.2, 0.6, 0.95))
@@ -135,7 +139,7 @@ class World:
             if self.random.random() < 0.2:
                 self.boot(name)
         self._bring_up_newcomers()
-        if self.rates.change:
+        if self.rates.change and self.ordering == "corel":
             for name in sorted(self.replicas):
                 self.replicas[name].check_changes()
 
@@ -260,7 +264,8 @@ class World:
         if name is None:
             return
         replica = self.replicas[name]
-        act = self.random.choice((replica.take_snapshot, replica.acknowledge, replica.trim))
+        more = () if self.ordering == "corel" else (replica.tell_line,)
+        act = self.random.choice((replica.take_snapshot, replica.acknowledge, replica.trim, *more))
         self.guard(name, act)
 
     # --- the passing of time ------------------------------------------------------------------------------------------
@@ -278,6 +283,8 @@ class World:
         for name in some:
             self._receive(self.replicas[name].process, partly)
         for name in some:
+            self._hand_over(self.replicas[name].process, partly)
+        for name in some:
             busy = self._process(name, partly) or busy
         return busy
 
@@ -290,6 +297,14 @@ class World:
             streams.receive(process, self.random.randrange(len(component.log)))
         else:
             streams.receive_all(process)
+
+    def _hand_over(self, process: ProcessId, partly: bool) -> None:
+        """It may not have learned yet that all have what is safe."""
+        streams, random = self.cluster.streams, self.random
+        if process not in streams.component:
+            return
+        if self.ordering == "engine":
+            streams.learn(process, random.randint if partly and random.random() < self.loss else max)
         streams.hand_over(process)
 
     def _process(self, name: str, partly: bool) -> bool:
@@ -366,6 +381,7 @@ class World:
             if name in self.replicas:
                 self.replicas[name].is_hung = False
                 self.replicas[name].tell_hung(False)
+        must = self.ordering == "engine" and self._must_go_on(set(names))
         for number in range(ROUNDS_MAX):
             self.cluster.streams.together([one.process for one in self.replicas.values() if one.is_in_group])
             self._bring_up_at_the_end(number)
@@ -373,7 +389,47 @@ class World:
                 break
         else:
             raise Violation(f"liveness: {who} of {len(names)} are still busy after {ROUNDS_MAX} rounds")
+        if self.ordering == "engine":
+            return self._has_gone_on(names, must or who == "all", who)
         return self._is_settled(names, who)
+
+    def _must_go_on(self, names: set[str]) -> bool:
+        """Ordering engine: a quorum of the last primary that these know of, and for each open attempt one who took part and
+        knows that nothing came of it, or all who took part (R14). Said only while nobody left or came."""
+        votings = {replica.machine.number: replica.disk.voting for name, replica in self.replicas.items() if name in names}
+        if self.rates.change or not all(votings.values()):
+            return False
+        known = {number: voting for number, voting in votings.items() if voting is not None}
+        for number, voting in known.items():
+            doubt = voting.vulnerable
+            if doubt is None or set(doubt.members) <= set(known):
+                continue
+            told = [known[other].vulnerable for other in doubt.members if other in known and other != number]
+            if all(other is not None and doubt.is_same(other) for other in told):
+                return False
+        last = max((voting.primary for voting in known.values()), key=lambda primary: primary.rank)
+        present = set(last.members) & set(known)
+        enough = max(self.options["servers_min"] * 2, len(last.members))
+        return 2 * len(present) > enough or (2 * len(present) == enough and min(last.members) in present)
+
+    def _has_gone_on(self, names: list[str], must: bool, who: str) -> bool:
+        """All who are replicas are in one primary, and nothing that they know is without a place."""
+        for name in names:
+            replica = self.replicas.get(name)
+            if replica is None:
+                continue
+            status = replica.machine.status()
+            if not status.number or status.number not in status.record.members:
+                continue
+            reds = [action for action in replica.machine.dirty() if not action.id.lane]
+            if status.is_primary and not status.out and not reds:
+                continue
+            if status.state == "NonPrim" and not (status.waits_for and status.why):
+                raise Violation(f"liveness: {name} waits and does not say for whom: {status}")
+            if must and not self.cluster.lost:
+                raise Violation(f"liveness: {who} ({', '.join(sorted(self.replicas))}) do not go on: {name} has {status}")
+            return False
+        return True
 
     def _bring_up_at_the_end(self, number: int) -> None:
         for name, new in self.replicas.items():
@@ -402,5 +458,5 @@ class World:
         return True
 
 
-def run(seed: int, steps: int = STEPS) -> Cluster:
-    return World(seed, steps).run()
+def run(seed: int, steps: int = STEPS, ordering: str = "corel") -> Cluster:
+    return World(seed, steps, ordering).run()

@@ -84,6 +84,11 @@ class Story:
 
     def receive(self, name: str) -> None:
         self.streams.receive_all(self[name].process)
+        self.hand_over(name)
+
+    def hand_over(self, name: str) -> None:
+        """With all that everybody has, if it is safe."""
+        self.streams.learn(self[name].process)
         self.streams.hand_over(self[name].process)
 
     def hear(self, name: str, many: int = 1000) -> None:
@@ -105,6 +110,9 @@ class Story:
             for name in names:
                 if self[name].is_in_group:
                     self.receive(name)
+            for name in names:
+                if self[name].is_in_group:
+                    self.hand_over(name)
             for name in names:
                 self.hear(name)
                 self.sync(name)

@@ -1,9 +1,10 @@
 """The streams of one process group, as extended virtual synchrony allows them: no packets, no time, no daemons.
 
 A *component* is a regular view with one log. What a process submits waits in its outbox until it is originated, maybe in a later
-view. Each member has received some of the log and was handed a prefix of that. When a view ends, those who stay together share
-what they have: they are handed it up to the first gap in the regular view, and behind it, in the transitional one, only what
-members of the transitional view sent. A process lags behind: it takes events from its inbox when it likes.
+view. Each member has received some of the log and was handed a prefix of that: up to the first gap, and up to the first safe
+message of which it has not learned that all members received it. When a view ends, those who stay together share what they have
+and have learned: that much is handed over in the regular view, the rest up to the first gap in the transitional one, and behind
+the gap only what members of the transitional view sent. A process lags behind: it takes events from its inbox when it likes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Arrival(NamedTuple):
     sender: ProcessId
     payload: bytes
     is_private: bool = False
+    is_safe: bool = False
 
 
 class File(NamedTuple):
@@ -43,6 +45,8 @@ class Component:
         self.reached: dict[ProcessId, int] = dict.fromkeys(members, 0)
         """How far each has everything."""
         self.handed: dict[ProcessId, int] = dict.fromkeys(members, 0)
+        self.learned: dict[ProcessId, int] = dict.fromkeys(members, 0)
+        """How far each knows that everybody has everything."""
 
     def get(self, member: ProcessId, index: int) -> None:
         received, reached = self.received[member], self.reached[member]
@@ -62,6 +66,11 @@ class Component:
     def has(self, member: ProcessId, index: int) -> bool:
         return index < self.reached[member] or index in self.received[member]
 
+    def regular_end(self, start: int, reached: int, learned: int) -> int:
+        """How far messages from `start` on belong into the regular view."""
+        held = (index for index in range(max(start, learned), reached) if self.log[index].is_safe)
+        return next(held, max(start, reached))
+
 
 class Streams:
     """Processes that are up are in exactly one component each."""
@@ -69,7 +78,7 @@ class Streams:
     def __init__(self) -> None:
         self.component: dict[ProcessId, Component] = {}
         self.inbox: dict[ProcessId, deque[GroupView | Arrival | File]] = {}
-        self.outbox: dict[ProcessId, deque[bytes]] = {}
+        self.outbox: dict[ProcessId, deque[tuple[bytes, bool]]] = {}
         self._numbers = 0
         self.alter: Callable[[bytes], bytes] = bytes
         """What becomes of a message on its way: nothing, unless a test makes somebody talk nonsense."""
@@ -101,17 +110,19 @@ class Streams:
             return  # somebody else is missing too: what follows is a change of configuration
         for member in stay:
             component.get_all(member)
+            component.learned[member] = len(component.log)
             self.hand_over(member)
         self._install(stay)
 
-    def submit(self, process: ProcessId, payload: bytes) -> None:
-        self.outbox[process].append(self.alter(payload))
+    def submit(self, process: ProcessId, payload: bytes, is_safe: bool = False) -> None:
+        self.outbox[process].append((self.alter(payload), is_safe))
 
     def originate(self, process: ProcessId) -> bool:
         outbox, component = self.outbox[process], self.component[process]
         if not outbox:
             return False
-        component.log.append(Arrival(process, outbox.popleft()))
+        payload, is_safe = outbox.popleft()
+        component.log.append(Arrival(process, payload, False, is_safe))
         component.get(process, len(component.log) - 1)
         return True
 
@@ -126,9 +137,15 @@ class Streams:
     def receive(self, process: ProcessId, index: int) -> None:
         self.component[process].get(process, index)
 
+    def learn(self, process: ProcessId, to: Callable[[int, int], int] = max) -> None:
+        """It learns what everybody has, or less: `to` says how much, between what it knew and what there is."""
+        component = self.component[process]
+        component.learned[process] = to(component.learned[process], min(component.reached.values()))
+
     def hand_over(self, process: ProcessId) -> None:
         component = self.component[process]
-        start, end = component.handed[process], component.reached[process]
+        start = component.handed[process]
+        end = component.regular_end(start, component.reached[process], component.learned[process])
         if start < end:
             self.inbox[process].extend(component.log[start:end])
             component.handed[process] = end
@@ -152,11 +169,14 @@ class Streams:
     def _end(self, old: Component, stay: list[ProcessId]) -> None:
         known = [any(old.has(member, index) for member in stay) for index in range(len(old.log))]
         gap = known.index(False) if False in known else len(known)
+        first, learned = min(old.handed[member] for member in stay), max(old.learned[member] for member in stay)
+        end = old.regular_end(first, gap, learned) if len(stay) < len(old.members) else gap
         for member in stay:
             inbox = self.inbox[member]
-            inbox.extend(old.log[old.handed[member] : gap])
+            inbox.extend(old.log[old.handed[member] : end])
             if len(stay) < len(old.members):
                 inbox.append(self._view(ViewKind.TRANSITIONAL, old.number, stay))
+                inbox.extend(old.log[end:gap])
                 inbox.extend(old.log[index] for index in range(gap, len(known)) if known[index] and old.log[index].sender in stay)
 
     def _install(self, members: Sequence[ProcessId]) -> None:

@@ -15,6 +15,7 @@ from transis.prsl.messages import (
     Ack,
     Ask,
     Attempt,
+    CaughtUp,
     Chunk,
     Exclude,
     GreenPlaces,
@@ -31,6 +32,7 @@ from transis.prsl.messages import (
     view_tag,
 )
 from transis.prsl.record import Change, Entry, What, change_of, encode_change, founding
+from transis.prsl.votes import Primary, Voting, Vulnerable
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.types.views import GroupViewId
@@ -41,12 +43,15 @@ ONE = action(1, 2, lts=9, deps=((2, 4),))
 KEYED = msgspec.structs.replace(ONE, key=bytes(16), at=7, posted=1_700_000_000_000_000)
 FOUND = founding([Entry(1, "ann", bytes(16)), Entry(2, "bob", bytes(16))])
 STATE = State(5, "ann", bytes(16), 3, 1, 4, 6, (ONE.id,), ((2, Lane.MESSAGES, 1, 3),), 0, 2, BASE)
+VOTING = Voting(Primary(4, 1, (1, 2), (1,)), 2, Vulnerable(4, 2, (1, 2), (1,)), (ActionId(2, Lane.MESSAGES, 3),))
 MESSAGES: tuple[Message, ...] = (
     STATE,
+    msgspec.structs.replace(STATE, lines=((1, 4), (2, 3)), voting=VOTING),
+    CaughtUp(5),
     Attempt(5),
     Ack(5, 10, 9, 4),
     Posted(5, ONE),
-    Posted(5, KEYED),
+    Posted(5, KEYED, 7, True),
     Posted(5, FOUND),
     Retransmission(5, (ONE, KEYED)),
     GreenPlaces(5, 3, (FOUND,)),
@@ -117,6 +122,8 @@ def test_an_unfit_action_is_rejected(wrong: Action, field: str, why: str) -> Non
         ({"red": ((3, Lane.MESSAGES, 1, 1), (2, Lane.MESSAGES, 1, 1))}, "out of order"),
         ({"red": ((2, Lane.MESSAGES, 1, 1 << 40),)}, "more than"),
         ({"yellow": (ONE.id, ONE.id)}, "an action twice"),
+        ({"lines": ((2, 1), (1, 1))}, "lines out of order"),
+        ({"voting": msgspec.structs.replace(VOTING, yellow=(ActionId(9, Lane.MESSAGES, 1),))}, "does not have"),
         ({"green": msgspec.structs.replace(BASE, record=msgspec.structs.replace(BASE.record, members=(2, 1)))}, "do not fit"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",

@@ -6,28 +6,37 @@ from random import Random
 
 import pytest
 
-from tests.prsl.catching import BY_EXAMPLE, BY_SCHEDULE
+from tests.prsl.catching import BY_EXAMPLE, BY_SCHEDULE, ENGINE_BY_EXAMPLE, ENGINE_BY_SCHEDULE
 from tests.prsl.schedules import World, run
 from transis.sim.defects import changed
 from transis.sim.replicas.defects import REPLICA_DEFECTS
+from transis.sim.replicas.engine_defects import ENGINE_DEFECTS
 from transis.sim.replicas.ledger import Violation
 
 BATCH = 40
 SEEDS_MAX = 2000
+ORDERINGS = ("corel", "engine")
 SEEDS = 300
 
 
+@pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("batch", range(8))
-def test_nothing_is_broken(batch: int) -> None:
+def test_nothing_is_broken(batch: int, ordering: str) -> None:
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
-        run(seed)
+        run(seed, ordering=ordering)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("batch", range(20))
-def test_nothing_is_broken_in_many(batch: int) -> None:
+def test_nothing_is_broken_in_many(batch: int, ordering: str) -> None:
     for seed in range(10_000 + batch * 1000, 10_000 + (batch + 1) * 1000):
-        run(seed)
+        run(seed, ordering=ordering)
+
+
+def test_what_was_once_broken() -> None:
+    """An application was asked for a snapshot while it had a second one still to load."""
+    run(1314, ordering="engine")
 
 
 def test_schedules_meet_what_they_are_for() -> None:
@@ -84,9 +93,9 @@ def flipped(random: Random, payload: bytes) -> bytes:
     return bytes(data)
 
 
-def is_caught(seed: int) -> bool:
+def is_caught(seed: int, ordering: str = "corel") -> bool:
     try:
-        run(seed)
+        run(seed, ordering=ordering)
     except (Violation, AssertionError, KeyError):
         return True
     return False
@@ -100,5 +109,13 @@ def test_the_defect_is_caught(defect: str, seed: int) -> None:
     run(seed)
 
 
+@pytest.mark.parametrize(("defect", "seed"), ENGINE_BY_SCHEDULE.items(), ids=list(ENGINE_BY_SCHEDULE))
+def test_the_defect_of_the_engine_is_caught(defect: str, seed: int) -> None:
+    with changed(ENGINE_DEFECTS[defect].changes):
+        assert is_caught(seed, "engine") or any(is_caught(other, "engine") for other in range(SEEDS_MAX))
+    run(seed, ordering="engine")
+
+
 def test_every_defect_is_caught_somewhere() -> None:
     assert set(BY_EXAMPLE) | set(BY_SCHEDULE) == set(REPLICA_DEFECTS)
+    assert set(ENGINE_BY_EXAMPLE) | set(ENGINE_BY_SCHEDULE) == set(ENGINE_DEFECTS)

@@ -47,17 +47,18 @@ class FileDisk(Disk):
 
 
 class FileWorld(World):
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int, directory: Path, ordering: str) -> None:
         self.directory = directory
-        super().__init__(seed)
+        super().__init__(seed, ordering=ordering)
 
     def make_disk(self, config: Config) -> Disk:
         return FileDisk(config, self.directory)
 
 
+@pytest.mark.parametrize("ordering", ["corel", "engine"])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_schedule_on_files(tmp_path: Path, seed: int) -> None:
-    world = FileWorld(seed, tmp_path)
+def test_a_schedule_on_files(tmp_path: Path, seed: int, ordering: str) -> None:
+    world = FileWorld(seed, tmp_path, ordering)
     try:
         cluster = world.run()
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from transis.prsl.actions import Action, ActionId
 from transis.prsl.log import Checked, Kept, Log, Marks, Opened, Placed, Snapshot, StoreRecord, Trimmed, Unreadable
@@ -47,6 +47,12 @@ class Config(NamedTuple):
     is_replayed: bool = True
     """The application begins at its newest snapshot again. Else it goes on where delivery stood, somewhat earlier: at the newest
     checkpoint."""
+    ordering: Literal["corel", "engine"] = "corel"
+    """Who may give places, and when they are final: the same at all replicas (corel.py, engine.py)."""
+    servers_min: int = 1
+    """engine: how many of the last primary's servers a view needs at least, so that a primary does not shrink below it."""
+    line_stride: int = 256
+    """engine: a replica that says nothing tells after so many places that they are on its disk."""
 
 
 class Stage(IntEnum):
@@ -90,6 +96,8 @@ class Round:
         self.acks: dict[int, int] = {}
         self.acked = 0
         self.may_acknowledge = False
+        self.attempting: frozenset[int] = frozenset()
+        self.caught_up: set[int] = set()
         self.providers: list[ProcessId] = []
 
     def wait(self, action: Action) -> None:
@@ -183,12 +191,15 @@ class Core:
         self.round: Round | None = None
         self.committed = opened.marks.committed
         self.attempted = opened.marks.attempted
+        self.voting = opened.voting
         self.acked = self.acked_synced = opened.marks.acked
         self.peers: dict[int, Peer] = {number: Peer(line) for number, line in opened.marks.lines}
         self.number = 0
         self.is_hung = False
         self.is_stopped = False
         self.trouble = ""
+        self.why = ""
+        self.waits_for: frozenset[int] = frozenset()
         self.told: dict[int, int] = {}
         """What the last own action depended on, with all before it."""
         self.rejections: Counter[str] = Counter()
@@ -203,10 +214,14 @@ class Core:
     def peer(self, number: int) -> Peer:
         return self.peers.setdefault(number, Peer())
 
+    def lines(self) -> tuple[tuple[int, int], ...]:
+        """How much of the order is known to be on the disk of each replica, as far as it is green here."""
+        return tuple(sorted((number, peer.line) for number, peer in self.peers.items() if peer.line))
+
     # --- what goes out ------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
-        self.outputs.append(Multicast(encode(message)))
+    def send(self, message: Message, *, is_safe: bool = False) -> None:
+        self.outputs.append(Multicast(encode(message), is_safe))
 
     def send_to(self, process: ProcessId, message: BulkMessage) -> None:
         self.outputs.append(Bulk(process, encode(message)))
@@ -230,9 +245,13 @@ class Core:
     def _acknowledged(self, offset: int) -> None:
         self.acked_synced = offset
 
+    @property
+    def synced_line(self) -> int:
+        """How much of the order is green and on this disk."""
+        return min(self.journal.durable, self.log.green.place)
+
     def write_marks(self) -> None:
-        lines = tuple(sorted((number, peer.line) for number, peer in self.peers.items() if peer.line))
-        self.journal.write(Marks(self.committed, self.attempted, self.log.green.place, self.acked, lines))
+        self.journal.write(Marks(self.committed, self.attempted, self.log.green.place, self.acked, self.lines()))
 
     # --- the log, in memory and on disk ---------------------------------------------------------------------------------
 

@@ -13,32 +13,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 from transis.prsl.actions import Action, ActionId, Lane
-from transis.prsl.core import Core, Round, Stage
-from transis.prsl.exchange import Exchange, is_complete
+from transis.prsl.base import Ordering, plan_of
+from transis.prsl.core import Round, Stage
+from transis.prsl.exchange import becoming_complete
 from transis.prsl.messages import Ack, Attempt, Posted
 from transis.prsl.plan import Plan
-from transis.prsl.record import FOUNDING, Entry, Record, configurations, fold, founding
+from transis.prsl.record import FOUNDING, Record, configurations, fold
+
+NAMES: Final = {
+    Stage.STATES: "exchange of states",
+    Stage.CONTENT: "exchange of content",
+    Stage.MINORITY: "minority",
+    Stage.ATTEMPT: "attempt",
+    Stage.PRIMARY: "primary",
+}
 
 
-class Corel:
-    def __init__(self, core: Core, exchange: Exchange, deliver: Callable[[], None]) -> None:
-        self._core = core
-        self._exchange = exchange
-        self._deliver: Final = deliver
+class Corel(Ordering):
+    needs_everybody: ClassVar = False
+
+    def start(self) -> None:
+        """Nothing is needed: marks that were never written are nought."""
+
+    def leave(self, round_: Round) -> None:
+        """A view needs no end: what has no majority's acknowledgement is decided by the next exchange."""
+
+    def state(self, round_: Round | None) -> str:
+        return "away" if round_ is None else NAMES[round_.stage] + (", which is over" if round_.is_over else "")
 
     # --- attempt ------------------------------------------------------------------------------------------------------
 
-    def settle(self, round_: Round) -> None:
-        """The exchange is done, at this place for all. Adopt what decides, and try to become primary if there is a majority."""
+    def settle(self, round_: Round) -> bool:
+        """Adopt what decides, and try to become primary if there is a majority."""
         plan, core = plan_of(round_), self._core
         content = core.log.content
         if not self._has_all(round_, plan):
-            core.trouble = "the exchange ended without all content: a replica told what nobody has"
-            return
+            return False
         round_.counting = configurations(plan.green.record, [content[action] for action in plan.tail])
         round_.record = round_.counting[-1]
         others = sorted(plan.others, key=lambda action: content[action].sort_key)
@@ -49,25 +62,14 @@ class Corel:
         round_.primary = plan.attempted + 1
         if not round_.is_behind:
             self._adopt(round_, plan)
-
-    def _has_all(self, round_: Round, plan: Plan) -> bool:
-        """Whether what was told did come. Only a STATE that tells what nobody has can make the difference."""
-        content, green = self._core.log.content, self._core.log.green.place
-        places = () if round_.is_behind else range(green, plan.green.place)
-        return all(one in content for one in (*plan.tail, *plan.others)) and all(place in round_.greens for place in places)
+        return True
 
     def _may_attempt(self, round_: Round, plan: Plan) -> bool:
         if any(not self._fits(round_, record) for record in round_.counting):
-            self._core.trouble = "a replica here is not the one that the group was founded with: its directory is another one"
             return False
         is_majority = all(record.has_majority(round_.numbers) for record in round_.counting)
         assert not (is_majority and plan.is_contradicted), "a majority contradicts what is green"
         return is_majority
-
-    def _fits(self, round_: Round, record: Record) -> bool:
-        """Whether everybody here has the directory that the record has under its number (R18)."""
-        entries = [(record.entry(state.number), state) for state in round_.states.values()]
-        return not record.is_founded or all(entry is None or entry.directory == state.directory for entry, state in entries)
 
     def _adopt(self, round_: Round, plan: Plan) -> None:
         """Everything of it is in the log, so that this replica may vote for it and provide it."""
@@ -82,18 +84,6 @@ class Corel:
             self._send_out(round_)
         core.write_marks()
         self._deliver()
-
-    def _put_in_log(self, round_: Round, plan: Plan, order: Iterable[ActionId]) -> None:
-        """The order from the plan's green place on becomes this; below it, what was sent for those who are near."""
-        core, green = self._core, plan.green.place
-        start = core.log.green.place
-        if start > green:
-            core.replace(start, list(order)[start - green :])
-            return
-        missing = [round_.greens[place] for place in range(start, green)]
-        for action in missing:
-            core.keep(action)
-        core.replace(start, [*(action.id for action in missing), *order])
 
     def attempt(self, round_: Round, number: int) -> None:
         if round_.is_over or round_.is_committed or round_.stage not in (Stage.CONTENT, Stage.ATTEMPT):
@@ -121,10 +111,7 @@ class Corel:
             self.enter(round_)
 
     def _found(self, round_: Round) -> None:
-        """The first action of all says whose directory is whose (R32). Everybody builds it; nobody posts it."""
-        entries = [Entry(state.number, state.name, state.directory) for state in round_.states.values()]
-        action = founding(entries)
-        self._core.keep(action)
+        action = self._founding(round_)
         assert round_.seen is not None
         round_.seen.add(FOUNDING)
         self._place(round_, action)
@@ -160,8 +147,11 @@ class Corel:
         round_.may_acknowledge = True
         self.synced(round_)
 
+    def caught_up(self, round_: Round, number: int) -> None:
+        """Nobody waits for who is behind."""
+
     def complete(self, round_: Round) -> None:
-        """This replica was behind and is no more (R20: only now it counts as one that has the last primary)."""
+        """Only now it counts as one that has the last primary (R20)."""
         round_.is_behind = False
         if round_.is_over:
             return
@@ -175,23 +165,15 @@ class Corel:
         if plan_of(round_).green.place + round_.length > self._core.log.end:
             self._core.append(action)
 
-    def action(self, round_: Round, action: Action) -> None:
+    def posted(self, round_: Round, number: int, message: Posted) -> None:
         """Whether it is new and complete is asked of the view's order, never of what this replica holds (R22)."""
         if round_.is_over or round_.stage <= Stage.CONTENT:
-            self._exchange.take(round_, action)
+            self._exchange.take(round_, message.action)
             return
         seen = round_.seen
         assert seen is not None
-        fit = [action]
-        while fit:
-            one = fit.pop(0)
-            if one.id in seen:
-                continue
-            if not is_complete(one, seen.__contains__):
-                round_.wait(one)
-                continue
+        for one in becoming_complete(round_, message.action, lambda action: action in seen):
             self._take(round_, one)
-            fit += round_.take_pending()
 
     def _take(self, round_: Round, action: Action) -> None:
         assert round_.seen is not None
@@ -202,15 +184,8 @@ class Corel:
         else:
             round_.order.append(action.id)
 
-    def _send_out(self, round_: Round) -> None:
-        """Own actions, in their order, when they are synced; while the view was not settled they waited."""
-        for action in self._core.log.out:
-            self.send(round_, action)
-
-    def send(self, round_: Round, action: ActionId) -> None:
-        """When it is on this disk."""
-        core = self._core
-        core.then(round_, lambda: core.send(Posted(round_.tag, core.log.content[action])) if action in core.log.out else None)
+    def _send(self, round_: Round, action: ActionId) -> None:
+        self._core.send(Posted(round_.tag, self._core.log.content[action]))
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
@@ -223,6 +198,15 @@ class Corel:
         core = self._core
         round_.acked = core.journal.durable
         core.send(Ack(round_.tag, round_.acked, core.log.green.place, core.acked_synced))
+
+    def is_free(self, left_at: int) -> bool:
+        """Whoever of the others are together can go on: most of them know."""
+        members = self._core.log.green.record.members
+        knowing = [number for number in members if self._core.peer(number).green >= left_at]
+        return 2 * len(knowing) > len(members)
+
+    def look_on(self) -> None:
+        """It goes on as before: its acknowledgements may be needed."""
 
     def ack(self, round_: Round, number: int, ack: Ack) -> None:
         round_.acks[number] = max(round_.acks.get(number, 0), ack.synced)
@@ -266,8 +250,3 @@ class Corel:
         if self._core.config.acks_of_all:
             need = max(need, len(round_.numbers.intersection(record.members)))
         return acks[need - 1] if acks else 0
-
-
-def plan_of(round_: Round) -> Plan:
-    assert round_.plan is not None
-    return round_.plan

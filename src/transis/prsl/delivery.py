@@ -27,8 +27,9 @@ class Delivery:
         self._core = core
         self.snapshot = opened.snapshot
         self._taken: dict[int, Snapshot] = {}
-        self._stable = (0, 0)
-        self._is_loading = False
+        self._stable = (0, 0, 0)
+        self._loading = 0
+        """Snapshots of other replicas that the application has not been told to load yet."""
         self._waits_for_host = False
         self._go_on_from(opened.snapshot if core.config.is_replayed else opened.checkpoint)
 
@@ -106,16 +107,10 @@ class Delivery:
             self._core.outputs.append(Refused(lost, "this replica was removed from the group before they were ordered"))
         return True
 
-    def stop_if_free(self) -> None:
+    def stop(self) -> None:
         """Its LEAVE is known where it matters: whoever of the others are together can go on without it (R26)."""
-        core = self._core
-        if not self.left_at or core.is_stopped:
-            return
-        members = core.log.green.record.members
-        knowing = [number for number in members if core.peer(number).green >= self.left_at]
-        if 2 * len(knowing) > len(members):
-            core.outputs.append(LeaveGroup("removed from the group of replicas"))
-            core.stop("this replica was removed from the group, and the others know")
+        self._core.outputs.append(LeaveGroup("removed from the group of replicas"))
+        self._core.stop("this replica was removed from the group, and the others know")
 
     # --- stable -------------------------------------------------------------------------------------------------------
 
@@ -124,11 +119,20 @@ class Delivery:
         core = self._core
         return min((core.peer(number).line for number in core.log.green.record.members), default=0)
 
+    def _majority_line(self) -> int:
+        """How much of what was delivered is on the disks of a majority. With corel that is all of it, and not told."""
+        core = self._core
+        if core.voting is None:
+            return 0
+        lines = sorted((core.peer(number).line for number in core.log.green.record.members), reverse=True)
+        line = lines[len(lines) // 2] if lines else 0
+        return max(self._stable[2], min(line, self.prefix.place))
+
     def tell_stable(self) -> None:
         core = self._core
         place = min(self.white_line(), self.prefix.place)
         acked = min((core.peer(number).acked for number in core.log.green.record.members), default=0)
-        stable = (max(place, self._stable[0]), max(min(acked, self.prefix.offset), self._stable[1]))
+        stable = (max(place, self._stable[0]), max(min(acked, self.prefix.offset), self._stable[1]), self._majority_line())
         if stable != self._stable:
             self._stable = stable
             core.outputs.append(StableTo(*stable))
@@ -137,7 +141,7 @@ class Delivery:
 
     def take_snapshot(self) -> None:
         """Ask the application for its state at the place where it is; not while it is told to go on from another one."""
-        if self._is_loading:
+        if self._loading:
             return
         snapshot = Snapshot(self.prefix.base(), self._keys.known(), self._keys.evicted_to)
         self._taken[self.prefix.place] = snapshot
@@ -186,11 +190,11 @@ class Delivery:
         core.journal.write(Taken(snapshot))
         core.acknowledge(max(core.acked, base.offset))
         core.find_number()
-        self._is_loading = True
+        self._loading += 1
         core.journal.then(lambda: self._loaded(snapshot))
 
     def _loaded(self, snapshot: Snapshot) -> None:
-        self._is_loading = False
+        self._loading -= 1
         self._core.outputs.append(LoadSnapshot(snapshot))
 
     def _agrees(self, base: Base) -> bool:

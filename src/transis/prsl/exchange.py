@@ -52,6 +52,8 @@ class Exchange:
             core.held_from,
             core.acked,
             log.green.base(),
+            core.lines(),
+            core.voting,
         )
 
     # --- who is here --------------------------------------------------------------------------------------------------
@@ -92,6 +94,9 @@ class Exchange:
         if not best.is_founded and len({state.green.record.entries for state in round_.states.values()}) > 1:
             core.trouble = self._lists(round_)
             return True
+        if len({state.voting is None for state in round_.states.values()}) > 1:
+            core.trouble = self._orderings(round_)
+            return True
         wrong = {
             sender
             for sender, state in round_.states.items()
@@ -108,6 +113,11 @@ class Exchange:
         )
         lists = "; ".join(f"{name} has [{names}]" for name, names in told)
         return f"the lists of replicas differ: {lists}. Start them all with the same list"
+
+    def _orderings(self, round_: Round) -> str:
+        told = sorted((state.name, "corel" if state.voting is None else "engine") for state in round_.states.values())
+        names = "; ".join(f"{name} has {ordering}" for name, ordering in told)
+        return f"the orderings of replicas differ: {names}. Start them all with the same one"
 
     def _refusal(self, is_founded: bool) -> str:
         name = self._core.config.name
@@ -129,6 +139,8 @@ class Exchange:
             peer = core.peer(number)
             peer.line, peer.green = max(peer.line, state.green.place), max(peer.green, state.green.place)
             peer.acked = max(peer.acked, state.acked)
+            for other, line in state.lines:
+                core.peer(other).line = max(core.peer(other).line, line)
         round_.stage = Stage.CONTENT
         round_.is_behind = core.number in plan.behind
         round_.seen = Numbers(plan.green.numbers)
@@ -216,6 +228,20 @@ class Exchange:
 
     def _is_known(self, round_: Round, action: ActionId) -> bool:
         return self._core.log.knows(action) or (round_.seen is not None and action in round_.seen)
+
+
+def becoming_complete(round_: Round, action: Action, knows: Callable[[ActionId], bool]) -> Iterator[Action]:
+    """The action, if it is new and complete, and what waited for it. Who gets one makes it known before the next is asked for."""
+    fit = [action]
+    while fit:
+        one = fit.pop(0)
+        if knows(one.id):
+            continue
+        if not is_complete(one, knows):
+            round_.wait(one)
+            continue
+        yield one
+        fit += round_.take_pending()
 
 
 def is_complete(action: Action, knows: Callable[[ActionId], bool]) -> bool:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, Protocol
 from transis.prsl.actions import Action, ActionId, batches
 from transis.prsl.prefix import Base, Numbers, Prefix, next_digest
 from transis.prsl.record import FOUNDING
+from transis.prsl.votes import Voting
 from transis.types.limits import RETRANSMITTED_MAX
 
 DIGEST_STRIDE: Final = 64
@@ -87,7 +88,7 @@ class Ineffective(NamedTuple):
     effect: int
 
 
-StoreRecord = Kept | Placed | Trimmed | Taken | Checked | Ineffective | Marks
+StoreRecord = Kept | Placed | Trimmed | Taken | Checked | Ineffective | Marks | Voting
 
 
 class Unreadable(Exception):
@@ -121,6 +122,8 @@ class Opened(NamedTuple):
     content: dict[ActionId, Action]
     marks: Marks
     snapshot: Snapshot
+    voting: Voting | None
+    """With the ordering engine only."""
     history: History
 
     @property
@@ -136,6 +139,7 @@ class Stored:
         self.order: list[ActionId] = []
         self.content: dict[ActionId, Action] = {}
         self.marks = Marks()
+        self.voting: Voting | None = None
         self.snapshot = self.checkpoint = Snapshot(base)
         self.bases: list[Base] = []
         self.ineffective: dict[int, int] = {}
@@ -157,6 +161,8 @@ class Stored:
                 self.ineffective[place] = effect
             case Marks():
                 self.marks = record
+            case Voting():
+                self.voting = record
 
     def _trim(self, base: Base) -> None:
         """Beyond the end of the order it is a snapshot of another replica: what follows, if anything, is placed again."""
@@ -177,7 +183,7 @@ class Stored:
         below = Numbers(floor.numbers)
         content = {one: action for one, action in self.content.items() if one not in below}
         order = self.order[floor.place - self.base.place :]
-        return Opened(self.base, self.checkpoint, order, content, self.marks, self.snapshot, self)
+        return Opened(self.base, self.checkpoint, order, content, self.marks, self.snapshot, self.voting, self)
 
     # --- history ------------------------------------------------------------------------------------------------------
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from transis.prsl.actions import KEY_SIZE, Action, ActionId, Kind, Lane, wrong_with
+from transis.prsl.base import Ordering
 from transis.prsl.catchup import CatchUp
 from transis.prsl.core import Config, Core, Round, Stage
 from transis.prsl.corel import Corel
 from transis.prsl.delivery import Delivery
+from transis.prsl.engine import Engine
 from transis.prsl.exchange import Exchange
 from transis.prsl.log import Kept, Opened, Snapshot, Unreadable
 from transis.prsl.messages import (
     Ack,
     Attempt,
+    CaughtUp,
     Exclude,
     GreenPlaces,
     Message,
@@ -70,6 +73,12 @@ class Status(NamedTuple):
     size: int
     """Bytes of the green actions that are kept here."""
     trouble: str
+    state: str
+    """How far the view is, in the words of the ordering."""
+    why: str
+    """Why the ordering engine orders nothing here."""
+    waits_for: tuple[str, ...]
+    """Without whom it cannot go on: one or some of them would do, and all of them are enough."""
 
     @property
     def is_primary(self) -> bool:
@@ -86,9 +95,10 @@ class Machine:
         self._core = Core(config, opened)
         self._delivery = Delivery(self._core, opened)
         self._exchange = Exchange(self._core, self._settle)
-        self._corel = Corel(self._core, self._exchange, self._delivery.deliver)
+        make = Engine if config.ordering == "engine" else Corel
+        self._ordering: Ordering = make(self._core, self._exchange, self._delivery.deliver)
         self._repair = Repair(self._core)
-        self._catchup = CatchUp(self._core, self._delivery, self._corel.complete)
+        self._catchup = CatchUp(self._core, self._delivery, self._ordering.complete)
         self._me: ProcessId | None = None
         self._posted: dict[int, int] = {}
         self._is_away = False
@@ -99,6 +109,11 @@ class Machine:
 
     def start(self) -> None:
         """Deliver again what is behind the newest snapshot, and join the group if this is a member."""
+        wrong = _wrong_directory(self._core)
+        if wrong:
+            self._core.stop(wrong)
+            return
+        self._ordering.start()
         self._delivery.deliver()
         if self._core.number:
             self._core.outputs.append(JoinGroup())
@@ -115,10 +130,12 @@ class Machine:
             if core.round is not None:
                 core.round.is_over = True
             return
-        core.trouble = ""
+        core.trouble, core.why, core.waits_for = "", "", frozenset()
         if core.is_hung:
             self._go_away()
             return
+        if core.round is not None:
+            self._ordering.leave(core.round)
         self._exchange.enter(Round(view_tag(view.id), view.members))
         self._finish()
 
@@ -149,11 +166,13 @@ class Machine:
     def _hear(self, round_: Round, number: int, message: Message) -> None:
         match message:
             case Posted():
-                self._corel.action(round_, message.action)
+                self._ordering.posted(round_, number, message)
             case Ack():
-                self._corel.ack(round_, number, message)
+                self._ordering.ack(round_, number, message)
             case Attempt():
-                self._corel.attempt(round_, number)
+                self._ordering.attempt(round_, number)
+            case CaughtUp():
+                self._ordering.caught_up(round_, number)
             case Retransmission():
                 self._exchange.retransmission(round_, message.actions)
             case GreenPlaces():
@@ -164,8 +183,7 @@ class Machine:
                 self._core.rejections["state"] += 1
 
     def _settle(self, round_: Round) -> None:
-        self._corel.settle(round_)
-        if round_.is_behind and round_.stage > Stage.CONTENT:
+        if self._ordering.settle(round_) and round_.is_behind:
             self._catchup.begin(round_)
 
     def lost(self) -> None:
@@ -202,7 +220,7 @@ class Machine:
             act()
         self._delivery.deliver()
         if core.round is not None:
-            self._corel.synced(core.round)
+            self._ordering.synced(core.round)
         self._finish()
 
     def damaged(self, error: Unreadable) -> None:
@@ -212,10 +230,11 @@ class Machine:
 
     def hung(self, is_hung: bool) -> None:
         """A commit has taken longer than patience, or goes on again. An exchange would wait for its STATE (R16), and a primary in
-        which all must acknowledge for its ACK."""
+        which all must acknowledge, or all must be safe, for this replica."""
         core, round_ = self._core, self._core.round
         core.is_hung = is_hung
-        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, Stage.CONTENT) or core.config.acks_of_all):
+        waits = core.config.acks_of_all or self._ordering.needs_everybody
+        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, Stage.CONTENT) or waits):
             self._go_away()
         elif not is_hung and self._is_away and not core.is_stopped:
             self._is_away = False
@@ -303,7 +322,7 @@ class Machine:
         core.journal.then(lambda: core.outputs.append(Accepted((action.id,))))
         settled = round_ is not None and round_.stage in (Stage.MINORITY, Stage.PRIMARY) and not round_.is_over
         if round_ is not None and settled and not round_.is_behind:
-            self._corel.send(round_, action.id)
+            self._ordering.send(round_, action.id)
         self._finish()
 
     def deliver_more(self) -> None:
@@ -318,8 +337,14 @@ class Machine:
             return
         core.acknowledge(offset)
         if round_ is not None and round_.may_acknowledge and not round_.is_over:
-            core.then(round_, lambda: self._corel.acknowledge(round_))
+            core.then(round_, lambda: self._ordering.acknowledge(round_))
         self._finish()
+
+    def tell_line(self) -> None:
+        """engine: tell the others what is on this disk, if they do not know. The host says so now and then, when it is idle."""
+        round_ = self._core.round
+        if round_ is not None and round_.may_acknowledge and not round_.is_over and self._core.synced_line > round_.acked:
+            self._ordering.acknowledge(round_)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -393,7 +418,7 @@ class Machine:
             self._delivery.white_line(),
             self._delivery.prefix.offset,
             log.base.place,
-            core.committed,
+            core.committed if core.voting is None else core.voting.primary.index,
             tuple(configurations(record, log.actions(log.green.place, log.end))),
             frozenset(here),
             tuple((number, core.peer(number).line) for number in record.members),
@@ -401,12 +426,20 @@ class Machine:
             core.is_stopped,
             log.green.size - log.base.size,
             core.trouble,
+            self._ordering.state(round_),
+            core.why,
+            tuple(entry.name for entry in record.entries if entry.number in core.waits_for),
         )
 
     def _finish(self) -> None:
         """What was written becomes one transaction; what waits for nothing is done at once, and may write again."""
         core = self._core
-        self._delivery.stop_if_free()
+        left_at = self._delivery.left_at
+        if left_at and not core.is_stopped:
+            if self._ordering.is_free(left_at):
+                self._delivery.stop()
+            else:
+                self._ordering.look_on()
         self._repair.ask()
         while True:
             append = core.journal.close(core.log.end)
@@ -417,6 +450,13 @@ class Machine:
                 return
             for act in ready:
                 act()
+
+
+def _wrong_directory(core: Core) -> str:
+    """One ordering's promises mean nothing to the other."""
+    wanted = core.config.ordering
+    found = "engine" if core.voting is not None else "corel" if core.attempted else wanted
+    return "" if found == wanted else f"this directory was ordered by {found}, not {wanted}: start it with the ordering {found}"
 
 
 def _wrong_messages(messages: list[bytes], size: int, key: bytes) -> Rejection | None:

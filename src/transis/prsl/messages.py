@@ -16,11 +16,12 @@ from typing import Annotated, Final
 import msgspec
 
 from transis.prsl.actions import Action, ActionId, Counter, Lane, wrong_with
-from transis.prsl.prefix import Base, Digest, is_sorted
+from transis.prsl.prefix import Base, Digest, Numbers, Pairs, is_sorted
 from transis.prsl.record import Directory, Name
+from transis.prsl.votes import Voting
 from transis.types.errors import Rejection
 from transis.types.ids import ProcessId
-from transis.types.limits import REDS_MAX, RETRANSMITTED_MAX
+from transis.types.limits import REDS_MAX, REPLICAS_MAX, RETRANSMITTED_MAX
 from transis.types.views import GroupViewId
 
 Range = tuple[Counter, Lane, Counter, Counter]
@@ -57,6 +58,10 @@ class State(Layout, frozen=True, tag=1):
     acked: Counter
     green: Base
     """Everything about its green order but the content (R19)."""
+    lines: Annotated[Pairs, msgspec.Meta(max_length=REPLICAS_MAX)] = ()
+    """How much of the order it knows to be on the disk of each replica."""
+    voting: Voting | None = None
+    """With the ordering engine only."""
 
     @property
     def end(self) -> int:
@@ -64,7 +69,7 @@ class State(Layout, frozen=True, tag=1):
 
 
 class Attempt(Layout, frozen=True, tag=2):
-    """The sender wants a primary of this view, and has what that needs on its disk."""
+    """The sender wants a primary of this view, and has what that needs on its disk. (The ordering engine's papers: CPC.)"""
 
 
 class Ack(Layout, frozen=True, tag=3):
@@ -76,9 +81,12 @@ class Ack(Layout, frozen=True, tag=3):
 
 
 class Posted(Layout, frozen=True, tag=4):
-    """A new action, durable at its creator."""
+    """A new action, durable at its creator, which has the order up to `line` on its disk. With the ordering engine it says
+    whether it was sent in a primary."""
 
     action: Action
+    line: Counter = 0
+    is_primary: bool = False
 
 
 class Retransmission(Layout, frozen=True, tag=5):
@@ -121,7 +129,11 @@ class Unable(Layout, frozen=True, tag=10):
     place: Counter
 
 
-Message = State | Attempt | Ack | Posted | Retransmission | GreenPlaces | Exclude
+class CaughtUp(Layout, frozen=True, tag=11):
+    """The sender was behind, and has all that is green by now: with the ordering engine the exchange waits for it."""
+
+
+Message = State | Attempt | Ack | Posted | Retransmission | GreenPlaces | Exclude | CaughtUp
 BulkMessage = Ask | Chunk | Unable
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -173,12 +185,18 @@ def _wrong_with_state(state: State) -> str:
         return "a membership record whose numbers do not fit"
     if not is_sorted(state.green.numbers):
         return "numbers out of order"
+    if [number for number, _ in state.lines] != sorted({number for number, _ in state.lines}):
+        return "lines out of order"
     if state.held_from > state.green.place:
         return f"a log from place {state.held_from} with {state.green.place} green actions"
     if any(not 1 <= first <= last for _, _, first, last in state.red) or list(state.red) != sorted(state.red):
         return "ranges of red actions out of order"
     if sum(last - first + 1 for _, _, first, last in state.red) > REDS_MAX:
         return f"more than {REDS_MAX} red actions"
+    reds = set(ids_of(state.red))
+    greens, voting = Numbers(state.green.numbers), state.voting
+    if voting is not None and not all(one in reds or one in greens for one in voting.yellow or ()):
+        return "yellow actions that the sender does not have"
     named = [*state.yellow, *((creator, lane, first) for creator, lane, first, _ in state.red)]
     return "" if len(set(named)) == len(named) else "an action twice"
 

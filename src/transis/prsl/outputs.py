@@ -22,9 +22,10 @@ class Append(NamedTuple):
 
 
 class Multicast(NamedTuple):
-    """To the group, by the agreed service (R5)."""
+    """To the group: by the agreed service (R5), or by the safe one, which the ordering engine counts on."""
 
     payload: bytes
+    is_safe: bool = False
 
 
 class Bulk(NamedTuple):
@@ -67,10 +68,12 @@ class MoreToDeliver(NamedTuple):
 
 
 class StableTo(NamedTuple):
-    """Everything before this place is on every member's disk; every application acknowledged what is before the offset."""
+    """Everything before this place is on every member's disk; every application acknowledged what is before the offset. With
+    the ordering engine what is before `majority` is on the disks of a majority; with corel all that is ordered is."""
 
     place: int
     acked: int
+    majority: int = 0
 
 
 class Refused(NamedTuple):

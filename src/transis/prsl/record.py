@@ -64,11 +64,13 @@ class Change(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`entries` has every replica that ever was, by number; `members` those that are replicas now, sorted."""
+    """`entries` has every replica that ever was, by number; `members` those that are replicas now, sorted; `left` the others,
+    in the order in which they left."""
 
     version: Counter
     entries: Entries
     members: Members
+    left: Members = ()
 
     @property
     def is_founded(self) -> bool:
@@ -91,7 +93,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def is_well_formed(self) -> bool:
         numbers = [entry.number for entry in self.entries]
         known = set(numbers)
-        return numbers == list(range(1, len(numbers) + 1)) and list(self.members) == sorted(known.intersection(self.members))
+        is_split = sorted((*self.members, *self.left)) == sorted(known)
+        return numbers == list(range(1, len(numbers) + 1)) and list(self.members) == sorted(self.members) and is_split
 
 
 def founders(names: Collection[str]) -> Record:
@@ -145,20 +148,21 @@ def _found(record: Record, change: Change) -> Record:
 def _join(record: Record, change: Change) -> Record:
     if len(change.entries) != 1 or not _is_new(record, change.entries[0], set(record.members)):
         return record
-    return _with(record, change.entries[0], record.members)
+    return _with(record, change.entries[0], record.members, record.left)
 
 
 def _leave(record: Record, change: Change) -> Record:
     if change.number not in record.members or len(record.members) == 1:
         return record
-    return Record(record.version + 1, record.entries, tuple(number for number in record.members if number != change.number))
+    rest = tuple(number for number in record.members if number != change.number)
+    return Record(record.version + 1, record.entries, rest, (*record.left, change.number))
 
 
 def _replace(record: Record, change: Change) -> Record:
     rest = tuple(number for number in record.members if number != change.number)
     if len(rest) == len(record.members) or len(change.entries) != 1 or not _is_new(record, change.entries[0], set(rest)):
         return record
-    return _with(record, change.entries[0], rest)
+    return _with(record, change.entries[0], rest, (*record.left, change.number))
 
 
 def _is_new(record: Record, entry: Entry, members: set[int]) -> bool:
@@ -170,10 +174,10 @@ def _is_new(record: Record, entry: Entry, members: set[int]) -> bool:
     )
 
 
-def _with(record: Record, entry: Entry, members: tuple[int, ...]) -> Record:
+def _with(record: Record, entry: Entry, members: Members, left: Members) -> Record:
     number = len(record.entries) + 1
     entries = (*record.entries, Entry(number, entry.name, entry.directory))
-    return Record(record.version + 1, entries, (*members, number))
+    return Record(record.version + 1, entries, (*members, number), left)
 
 
 _APPLY: Final = {What.FOUND: _found, What.JOIN: _join, What.LEAVE: _leave, What.REPLACE: _replace}

@@ -41,6 +41,10 @@ class Inputs(Protocol):
     def private(self, sender: ProcessId, payload: bytes) -> None: ...
 
 
+Target = tuple[ProcessId | None, Service]
+"""One process, or the group if it is None; and how it is sent."""
+
+
 class Attachment:
     def __init__(self, group: str, connect: Connect, inputs: Inputs) -> None:
         self.group = group + SUFFIX
@@ -51,7 +55,7 @@ class Attachment:
         self._session: Session[bytes] | None = None
         self._is_wanted = False
         self._changed = asyncio.Event()
-        self._outgoing: deque[tuple[ProcessId | None, bytes]] = deque()
+        self._outgoing: deque[tuple[Target, bytes]] = deque()
         self._waiting = asyncio.Event()
 
     # --- what the host asks for -----------------------------------------------------------------------------------------
@@ -65,17 +69,17 @@ class Attachment:
         self._is_wanted = False
         self._drop()
 
-    def send(self, payload: bytes) -> None:
-        self._put(None, payload)
+    def send(self, payload: bytes, service: Service) -> None:
+        self._put((None, service), payload)
 
     def tell(self, to: ProcessId, payload: bytes) -> None:
-        self._put(to, payload)
+        self._put((to, Service.AGREED), payload)
 
     @property
     def session(self) -> Session[bytes] | None:
         return self._session
 
-    def _put(self, to: ProcessId | None, payload: bytes) -> None:
+    def _put(self, to: Target, payload: bytes) -> None:
         if self._session is not None:
             self._outgoing.append((to, payload))
             self._waiting.set()
@@ -185,22 +189,22 @@ class Attachment:
                 await self._waiting.wait()
             if self._session is not session:
                 return
-            to, payloads = self._take_outgoing()
-            await self._hand_over(session, self.group if to is None else to, payloads)
+            (to, service), payloads = self._take_outgoing()
+            await self._hand_over(session, self.group if to is None else to, payloads, service)
 
-    def _take_outgoing(self) -> tuple[ProcessId | None, list[bytes]]:
-        """What goes to the same address, from the front."""
+    def _take_outgoing(self) -> tuple[Target, list[bytes]]:
+        """What goes to the same address by one service, from the front."""
         to, first = self._outgoing.popleft()
         payloads = [first]
         while self._outgoing and self._outgoing[0][0] == to and len(payloads) < BATCH_MAX:
             payloads.append(self._outgoing.popleft()[1])
         return to, payloads
 
-    async def _hand_over(self, session: Session[bytes], to: str | ProcessId, payloads: list[bytes]) -> None:
+    async def _hand_over(self, session: Session[bytes], to: str | ProcessId, payloads: list[bytes], service: Service) -> None:
         """Where nothing may be sent without a quorum of nodes, this waits for one. The machine takes no harm from repetitions."""
         while True:
             try:
-                await session.send_many(to, payloads, Service.AGREED)
+                await session.send_many(to, payloads, service)
             except NoQuorum as error:
                 self.trouble = plainly(error)
                 await asyncio.sleep(QUORUM_RETRY_S)

@@ -15,6 +15,7 @@ from typing import Final
 from transis.prsl.actions import Action, ActionId
 from transis.prsl.log import Marks, Opened, Snapshot, Unreadable
 from transis.prsl.prefix import Base, Numbers, next_digest
+from transis.prsl.votes import Voting
 from transis.replication import schema
 from transis.replication.schema import Damaged, Row
 from transis.types.limits import ACTION_BYTES_MAX, RETRANSMITTED_MAX
@@ -112,7 +113,9 @@ def load(database: sqlite3.Connection, history: DiskHistory) -> Opened:
     end = checkpoint.base.place + len(order)
     if end < max(marks.green, schema.number_of(database, "green")):
         raise Damaged(f"the order ends at place {end}, and {max(marks.green, schema.number_of(database, 'green'))} were green")
-    return Opened(base, checkpoint, order, content, marks, schema.kept(database, "snapshot", Snapshot), history)
+    snapshot = schema.kept(database, "snapshot", Snapshot)
+    voting = schema.kept(database, "voting", Voting) if schema.value_of(database, "voting") is not None else None
+    return Opened(base, checkpoint, order, content, marks, snapshot, voting, history)
 
 
 def _content_behind(database: sqlite3.Connection, below: Numbers) -> Iterator[Action]:

@@ -281,8 +281,8 @@ class Host:
         match output:
             case Append(ticket, records):
                 self._write(ticket, records)
-            case Multicast(payload):
-                attachment.send(payload)
+            case Multicast(payload, is_safe):
+                attachment.send(payload, Service.SAFE if is_safe else Service.AGREED)
             case Bulk(to, payload):
                 attachment.tell(to, payload)
             case JoinGroup():

@@ -15,6 +15,7 @@ from transis.prsl.actions import Action, ActionId
 from transis.prsl.log import Checked, Ineffective, Kept, Marks, Placed, StoreRecord, Taken, Trimmed
 from transis.prsl.outputs import Effect
 from transis.prsl.prefix import Base, Numbers, next_digest
+from transis.prsl.votes import Voting
 from transis.replication import schema
 from transis.replication.schema import Row
 
@@ -68,6 +69,8 @@ class Tables:
                 self._database.execute(schema.SAVE_INEFFECTIVE, (place, Effect(effect).name.lower().replace("_", " ")))
             case Marks():
                 self._save("marks", schema.sealed(record))
+            case Voting():
+                self._save("voting", schema.sealed(record))
 
     def _save(self, key: str, value: object) -> None:
         self._database.execute(schema.SAVE_META, (key, value))

@@ -153,8 +153,7 @@ REPLICA_DEFECTS: Final[dict[str, Defect]] = {
         (
             Edit(
                 "prsl.machine",
-                "        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, "
-                "Stage.CONTENT) or core.config.acks_of_all):\n",
+                "        if is_hung and round_ is not None and (round_.stage in (Stage.STATES, Stage.CONTENT) or waits):\n",
                 "        if False:\n",
             ),
             Edit(
@@ -208,8 +207,8 @@ REPLICA_DEFECTS: Final[dict[str, Defect]] = {
         (
             Edit(
                 "prsl.corel",
-                "            if one.id in seen:\n",
-                "            if one.id in seen or one.id in self._core.log.green.numbers:\n",
+                "lambda action: action in seen)",
+                "lambda action: action in seen or action in self._core.log.green.numbers)",
             ),
         ),
     ),
@@ -239,9 +238,9 @@ REPLICA_DEFECTS: Final[dict[str, Defect]] = {
         "R26: who was removed is gone before the others know",
         (
             Edit(
-                "prsl.delivery",
-                "        if 2 * len(knowing) > len(members):\n",
-                "        if True:\n",
+                "prsl.corel",
+                "        return 2 * len(knowing) > len(members)\n",
+                "        return True\n",
             ),
         ),
     ),

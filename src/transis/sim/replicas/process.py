@@ -42,7 +42,7 @@ from transis.sim.replicas.directory import Directory
 from transis.sim.replicas.ledger import STATE_SIZE, Violation
 from transis.sim.replicas.sessions import TO_GROUP, Asked, Event, Lost, Request, Session, private_address
 from transis.types.errors import Rejection
-from transis.types.ids import ProcessId
+from transis.types.ids import ProcessId, Service
 from transis.types.views import GroupView
 
 if TYPE_CHECKING:
@@ -301,9 +301,9 @@ class ReplicaProcess:
         match output:
             case Append(ticket, records):
                 self.directory.write(ticket, records)
-            case Multicast(payload):
+            case Multicast(payload, is_safe):
                 if self.is_in_group:
-                    self._ask(Request(Asked.SEND, TO_GROUP, payload))
+                    self._ask(Request(Asked.SEND, TO_GROUP, payload, Service.SAFE if is_safe else Service.AGREED))
             case Bulk(to, payload):
                 self.group.count("bulk message")
                 self._ask(Request(Asked.SEND, private_address(to), FROM_MACHINE + payload))

@@ -59,6 +59,7 @@ class Request(NamedTuple):
     asked: Asked
     address: bytes = b""
     payload: bytes = b""
+    service: Service = Service.AGREED
 
 
 class Session:
@@ -163,7 +164,7 @@ class ReplicaSessions:
         return self._send(now, process, request)
 
     def _send(self, now: int, process: int, request: Request) -> bool:
-        taken = self._node.submit(now, Service.AGREED, [request.payload], request.address, process)
+        taken = self._node.submit(now, request.service, [request.payload], request.address, process)
         if taken:
             self._life.payloads.setdefault(process, []).append(request.payload)
         return bool(taken)
