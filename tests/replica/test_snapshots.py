@@ -75,6 +75,7 @@ def test_who_comes_back_begins_at_its_snapshot(tmp_path: Path) -> None:
             await machine.say(f"word {number}")
         await until(lambda: len(places(site, "ann")) == KEPT)
         await until(lambda: machine.status().kept_from > 0)
+        await until(lambda: list((site.log_directory("ann") / "snapshots").glob(".*")) == [])
         before = await machine.all()
         await site.close_log("ann")
         twin = OwnWay()

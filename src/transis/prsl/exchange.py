@@ -123,7 +123,8 @@ class Exchange:
         name = self._core.config.name
         if is_founded and self._core.number:
             return (
-                f"a replica {name!r} with another directory is a member: replace it by this one, or start it from its directory"
+                f"a replica {name!r} with another directory is a member: start it from that one. If that is lost, start it "
+                "with an empty directory and without a list of replicas, and have it replaced at a member"
             )
         return f"{name!r} with this directory is no replica of this group: add it first, or start it with the group's list"
 

@@ -155,7 +155,7 @@ class Machine:
         self._finish()
 
     def _stop_if_copied(self, sender: ProcessId, state: State) -> None:
-        """Two copies of one directory would vote twice. Both stop, and whichever is started again has a higher life."""
+        """Two copies of one directory would vote twice: whoever hears of the other stops. Started again, it has a higher life."""
         config = self._core.config
         is_twin = (state.name, state.directory, state.life) == (config.name, config.directory, config.life)
         if is_twin and sender != self._me:

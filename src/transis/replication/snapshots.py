@@ -47,6 +47,9 @@ class SnapshotFiles:
         places = sorted((int(path.name) for path in self._directory.glob("[0-9]*")), reverse=True)
         for place in places[KEPT:]:
             self.path(place).unlink(missing_ok=True)
+        for part in self._directory.glob(".*.part"):
+            if places and int(part.stem[1:]) <= places[0]:
+                part.unlink(missing_ok=True)
 
     def read(self, place: int) -> Iterator[bytes]:
         """The chunks, after the digest was compared."""
