@@ -16,7 +16,7 @@ from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result
 from transis.audit.plans.lay import Tables, lay_out
 from transis.audit.plans.spine import sequence
-from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
+from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order, views_of_replicas
 from transis.spark.inputs import EVENTS, coalesced
 from transis.trace.tables import RunKeys
 from transis.types.ids import MessageId, NodeId
@@ -80,6 +80,7 @@ def empty(spark: SparkSession) -> dict[Reads, Views]:
         Reads.VIEWS: views_of(laid, coalesced),
         Reads.ORDER: views_of_order(sequence(laid, coalesced), coalesced),
         Reads.GROUPS: views_of_clients(lay_clients(laid, coalesced), coalesced),
+        Reads.REPLICAS: views_of_replicas(laid, coalesced),
     }
 
 

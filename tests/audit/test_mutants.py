@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.agreement import run_key
-from tests.guarantees.mutants import CAUSAL_MUTANTS, FENCE_MUTANTS, GROUP_MUTANTS, MUTANTS
+from tests.guarantees.mutants import CAUSAL_MUTANTS, FENCE_MUTANTS, GROUP_MUTANTS, MUTANTS, REPLICA_MUTANTS
 from transis.audit.guarantees import PROPERTIES
 from transis.audit.plans.finding import Result
 
@@ -16,6 +16,7 @@ STRUCK = {
     "messages": MUTANTS,
     "causal apart": (*CAUSAL_MUTANTS, *MUTANTS),
     "groups": (*GROUP_MUTANTS, *FENCE_MUTANTS),
+    "replicas": REPLICA_MUTANTS,
 }
 """Which mutants have struck in which histories of together.py."""
 

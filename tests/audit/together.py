@@ -10,7 +10,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from tests.audit import histories_of_causal, histories_of_examples, histories_of_groups, histories_of_messages, histories_of_views
+from tests.audit import (
+    histories_of_causal,
+    histories_of_examples,
+    histories_of_groups,
+    histories_of_messages,
+    histories_of_replicas,
+    histories_of_views,
+)
 from tests.audit.frames import tables_of_histories, write_histories
 from transis.audit.plans.finding import Result
 from transis.audit.plans.judge import audited
@@ -25,6 +32,7 @@ DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {
     "messages": histories_of_messages.histories,
     "groups": histories_of_groups.histories,
     "causal apart": histories_of_causal.histories,
+    "replicas": histories_of_replicas.histories,
     "examples": histories_of_examples.histories,
 }
 

@@ -13,10 +13,11 @@ from tests.guarantees.mutants_of_causal import CAUSAL
 from tests.guarantees.mutants_of_group_views import GROUP_VIEWS
 from tests.guarantees.mutants_of_handing import FENCES, HANDING
 from tests.guarantees.mutants_of_messages import MESSAGES
+from tests.guarantees.mutants_of_replicas import REPLICAS
 from tests.guarantees.mutants_of_views import VIEWS
 from tests.guarantees.surgery import Mutant
 
-__all__ = ["CAUSAL_MUTANTS", "FENCE_MUTANTS", "GROUP_MUTANTS", "MUTANTS", "Mutant"]
+__all__ = ["CAUSAL_MUTANTS", "FENCE_MUTANTS", "GROUP_MUTANTS", "MUTANTS", "REPLICA_MUTANTS", "Mutant"]
 
 MUTANTS: Final[tuple[Mutant, ...]] = (*MESSAGES.mutants, *VIEWS.mutants)
 
@@ -25,6 +26,9 @@ CAUSAL_MUTANTS: Final[tuple[Mutant, ...]] = tuple(CAUSAL.mutants)
 
 GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (*HANDING.mutants, *GROUP_VIEWS.mutants)
 """Of histories that tell of client processes."""
+
+REPLICA_MUTANTS: Final[tuple[Mutant, ...]] = tuple(REPLICAS.mutants)
+"""Of histories that tell of replicas."""
 
 FENCE_MUTANTS: Final[tuple[Mutant, ...]] = tuple(FENCES.mutants)
 """Of histories that tell of client processes, in which causal messages are not in the total order."""

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from tests.guarantees.mutants import CAUSAL_MUTANTS, GROUP_MUTANTS, MUTANTS, Mutant
+from tests.guarantees.mutants import CAUSAL_MUTANTS, GROUP_MUTANTS, MUTANTS, REPLICA_MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
 from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
-from transis.audit.guarantees import GROUP_PROPERTIES, NODE_PROPERTIES, PROPERTIES
+from transis.audit.guarantees import GROUP_PROPERTIES, NODE_PROPERTIES, PROPERTIES, REPLICA_PROPERTIES
 from transis.trace.events import History
 
 SEEDS = 60
@@ -28,7 +28,8 @@ def test_a_mutant_breaks_its_set_and_nothing_else(mutant: Mutant) -> None:
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_every_property_is_broken_by_two_mutants(name: str) -> None:
     """That each mutant breaks what it must is shown above, here and for runs with groups and for causal messages."""
-    kinds = GROUP_MUTANTS if name in GROUP_PROPERTIES else (*MUTANTS, *CAUSAL_MUTANTS)
+    of_nodes = (*MUTANTS, *CAUSAL_MUTANTS)
+    kinds = GROUP_MUTANTS if name in GROUP_PROPERTIES else REPLICA_MUTANTS if name in REPLICA_PROPERTIES else of_nodes
     assert len([mutant.name for mutant in kinds if name in mutant.must]) >= 2
 
 

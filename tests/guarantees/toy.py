@@ -14,7 +14,7 @@ d1        delivers message 1; d1=7 claims that its place is 7, d1@R3 that it doe
 x z ?     failed, stopped, ended nobody knows how;  g  a gap in the trace;  f(words)  a fault;  +500  time passes
 a2        as a name: the second incarnation of a
 
-Words about client processes and groups are in toy_groups.py.
+Words about client processes and groups are in toy_groups.py, words about replicas in toy_replicas.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from tests.guarantees.toy_groups import WORD, Groups, address_of, event_of
 from tests.guarantees.toy_groups import Sent as SentHere
+from tests.guarantees.toy_replicas import step_of
 from transis.audit.guarantees import Report, check
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit, is_ordered
 from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
@@ -128,6 +129,8 @@ class _Line:
             self.now += 10
             if WORD.fullmatch(token):
                 self._of_groups(token, at)
+            elif token[0] == ".":
+                self.events.append(step_of(token, self.name, self.lseq, self.now))
             else:
                 self._token(token)
         return self.events

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from transis.audit.guarantees import GROUP_PROPERTIES, HARNESS_MEANINGS, NODE_PROPERTIES, PROPERTIES
+from transis.audit.guarantees import GROUP_PROPERTIES, HARNESS_MEANINGS, NODE_PROPERTIES, PROPERTIES, REPLICA_PROPERTIES
 from transis.audit.guarantees.property import BROKEN, HELD, MODES, PENDING, Example, Property
 
 BEGIN: Final = "## What checks each\n"
@@ -25,6 +25,14 @@ described in `tests/guarantees/toy.py`. Each example stands behind its verdict, 
 This part of the page is written by `python -m tests.house.guarantees docs/guarantees.md`.
 """
 
+OF_REPLICAS: Final = """
+### Of replicas, where their steps are recorded
+
+Each life of a replica's directory has a trace of its own ([replication.md](replication.md)). In the examples `.o3` opens a
+directory with an order of three actions, `.p1:2` posts the second action of replica 1, `.a1:2` accepts it, `.d1:2=5` hands it
+over at place 5, `.R6` comes to rest behind it (`tests/guarantees/toy_replicas.py`).
+"""
+
 BY_THE_SIMULATOR: Final = """
 ### What a trace alone cannot show
 
@@ -35,7 +43,7 @@ The simulator and the demo see more than a trace, and judge it (`sim/run.py`, `s
 def page() -> str:
     """Everything behind the heading."""
     parts = [INTRODUCTION, "\n### Of nodes\n", *map(_section, NODE_PROPERTIES), "\n### Of groups, on nodes that have them\n"]
-    parts += [*map(_section, GROUP_PROPERTIES), BY_THE_SIMULATOR, "\n"]
+    parts += [*map(_section, GROUP_PROPERTIES), OF_REPLICAS, *map(_section, REPLICA_PROPERTIES), BY_THE_SIMULATOR, "\n"]
     return "".join(parts) + "".join(f"- `{name}`: {meaning}\n" for name, meaning in HARNESS_MEANINGS.items())
 
 

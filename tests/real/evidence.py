@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transis.audit.guarantees import PROPERTIES, check
+from transis.audit.guarantees import GROUP_PROPERTIES, NODE_PROPERTIES, check
 from transis.trace.events import End, Event, Fault, History, NodeTrace
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_trace
 
-ALWAYS = frozenset(PROPERTIES) - {"group_primary", "group_only_primary", "replicas_agree"}
+ALWAYS = frozenset((*NODE_PROPERTIES, *GROUP_PROPERTIES)) - {"group_primary", "group_only_primary", "replicas_agree"}
 """Properties that every scenario must have exercised, unless it says otherwise."""
 
 

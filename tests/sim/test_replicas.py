@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,8 @@ from transis.sim.replicas.defects import REPLICA_DEFECTS
 from transis.sim.replicas.directory import Directory
 from transis.sim.run import describe, draw_run, simulate
 from transis.sim.sweep import sweep
+from transis.trace.events import ReplicaStep
+from transis.trace.reader import read_trace
 
 RUNNER = CliRunner()
 SCENARIOS = {engine: Scenario(engine, replicas="corel") for engine in ("totem", "lansis")}
@@ -175,3 +179,20 @@ def test_options_that_make_no_sense_are_named(options: list[str], why: str) -> N
     outcome = RUNNER.invoke(app, ["simulate", *options], env={"COLUMNS": "300"})
     assert outcome.exit_code == 2
     assert why in " ".join(outcome.stderr.split())
+
+
+# --- traces -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_life_of_a_directory_has_a_trace_that_reads_back(tmp_path: Path) -> None:
+    outcome = RUNNER.invoke(app, ["simulate", "--layer", "prsl", "--seed", "5", "--json", "--trace", str(tmp_path)])
+    assert outcome.exit_code == 0, outcome.output
+    reading = read_trace(tmp_path / "seed-5")
+    assert reading.findings == []
+    history = simulate(5, scenario=SCENARIOS["totem"]).history
+    assert reading.history == history
+    lives = [trace for trace in history.nodes if isinstance(trace.events[0], ReplicaStep)]
+    assert len({trace.node for trace in lives}) == len(lives) > 2
+    steps = Counter(step.what for trace in lives for step in trace.events if isinstance(step, ReplicaStep))
+    assert steps["opened"] == len(lives)
+    assert {"posted", "accepted", "ordered", "synced", "stable", "primary", "taken", "rest"} <= set(steps)

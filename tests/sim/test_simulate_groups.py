@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from transis.audit.guarantees import GROUP_PROPERTIES, HARNESS_MEANINGS, PROPERTIES, check
+from transis.audit.guarantees import GROUP_PROPERTIES, HARNESS_MEANINGS, NODE_PROPERTIES, check
 from transis.cli.main import app
 from transis.trace.reader import read_trace
 
@@ -19,7 +19,7 @@ def test_a_machine_reads_every_guarantee_of_the_engine_and_of_the_groups() -> No
     found = json.loads(outcome.stdout)
     assert found["groups"] is True
     named = [*found["properties"], *found["not_exercised"], *found["not_promised"]]
-    assert sorted(named) == sorted([*PROPERTIES, *HARNESS_MEANINGS])
+    assert sorted(named) == sorted([*NODE_PROPERTIES, *GROUP_PROPERTIES, *HARNESS_MEANINGS])
     assert found["coverage"]["groups"]["view by join"] > 0
     assert "groups" in found["coverage"]["never_reached"]
 

@@ -162,7 +162,7 @@ def test_kinds_keep_their_numbers() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         *("Submit", "Refuse", "Sent", "Delivery", "Conf", "End", "Fault", "NoteEvent", "Gap"),
         *("GroupConf", "ClientDelivery", "ClientLeft", "ClientLife"),
-        *("Prefix", "CheckpointEvent"),
+        *("Prefix", "CheckpointEvent", "ReplicaStep"),
     ]
 
 

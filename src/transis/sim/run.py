@@ -259,7 +259,8 @@ class SimulatedRun:
             world.coverage.notes["died ahead of the others"] += deaths_ahead(history)
         world.coverage.groups.update(counted(history) if self._plan.has_groups else {})
         report = check(history)
-        of_harness = (self._liveness, self._fairness, self._incarnations(), *self._mishaps(), *self._of_replicas())
+        of_replicas = self._of_replicas(report.broken)
+        of_harness = (self._liveness, self._fairness, self._incarnations(), *self._mishaps(), *of_replicas)
         for findings in of_harness:
             report.verdicts[findings.name] = findings.verdict()
         return RunOutcome(
@@ -300,8 +301,8 @@ class SimulatedRun:
             (no_crash if mishap.property == "no_crash" else integrity).broken(f"at {mishap.time_us} us {mishap.explanation}")
         return [integrity, no_crash]
 
-    def _of_replicas(self) -> list[Findings]:
-        """What replicas promise, held against what all of them said and delivered."""
+    def _of_replicas(self, broken: Sequence[str]) -> list[Findings]:
+        """What the ledger saw at once. It ended the run of the replicas there, so that their trace may not show it."""
         group = self._replicas
         if group is None:
             return []
@@ -310,7 +311,8 @@ class SimulatedRun:
             findings.checked = group.ledger.checked[name]
         for violation in group.violations:
             name, _, explanation = violation.partition(": ")
-            found[name].broken(explanation)
+            if name not in broken:
+                found.setdefault(name, Findings(name)).broken(explanation)
         return list(found.values())
 
     def _history(self) -> History:
@@ -318,7 +320,11 @@ class SimulatedRun:
         hosts = {host.address for host in judged_hosts(self.world)}
         lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
         waits = any(life.waits_for_quorum for life in lives)
-        return history_of(self._plan, lives, closed=not unrest(self.world) and not waits)
+        history = history_of(self._plan, lives, closed=not unrest(self.world) and not waits)
+        if self._replicas is None:
+            return history
+        of_replicas = [record.trace() for record in self._replicas.records]
+        return history._replace(nodes=sorted(history.nodes + of_replicas, key=lambda trace: trace.node))
 
 
 def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:

@@ -47,6 +47,7 @@ from transis.trace.events import (
     OfClients,
     Prefix,
     Refuse,
+    ReplicaStep,
     Sent,
     Submit,
 )
@@ -99,6 +100,9 @@ def event_words(node: NodeId, event: Event) -> str:
             return f"dropped its events {first} to {last}"
         case Prefix(conf=conf, count=count):
             return f"recorded the digests of the first {count} messages of {show_view_id(conf)}"
+        case ReplicaStep() as step:
+            action = f" {step.creator}:{step.number}" if step.creator else ""
+            return f"{step.what}{action}" + (f" at place {step.place}" if step.place >= 0 else "")
         case _:
             return _client_words(node, event)
 

@@ -38,6 +38,7 @@ from transis.trace.events import (
     NoteEvent,
     Prefix,
     Refuse,
+    ReplicaStep,
     Sent,
     Submit,
 )
@@ -284,6 +285,13 @@ class SegmentColumns:
         behind = (None if event.sender is None else self.keys.process(event.sender), event.counter, *event.place)
         return (self._own_process(event.process), *where, *behind, event.digest.hex())
 
+    def _replica_step(self, event: ReplicaStep) -> Values:
+        action = (event.creator, event.lane, event.number, event.count)
+        placed = (event.place if event.place >= 0 else None, event.offset if event.offset >= 0 else None, event.effect)
+        seen = [{"creator": creator, "number": number} for creator, number in event.seen]
+        rest = (event.key.hex() or None, seen, list(event.members), event.tag, event.state.hex())
+        return (event.group, event.replica, event.directory.hex(), event.what, *action, *placed, *rest)
+
     # -- the segment itself, and names --------------------------------------------------------------------------------
 
     def finish(self, segment: Frames, file: str, size: int) -> None:
@@ -390,6 +398,7 @@ _ROW_OF: Final[dict[type[Any], Callable[[SegmentColumns, Any], Values]]] = {
     ClientLife: SegmentColumns._client_life,
     Prefix: SegmentColumns._prefix,
     CheckpointEvent: SegmentColumns._checkpoint,
+    ReplicaStep: SegmentColumns._replica_step,
 }
 """What a row has behind the columns of every event; deliveries become columns at once (tables.py)."""
 

@@ -215,9 +215,48 @@ class CheckpointEvent(NamedTuple):
     digest: bytes
 
 
+class ReplicaStep(NamedTuple):
+    """What became of a replica (docs/replication.md). All steps of a life of its directory are one trace, whose node is the
+    replica `ann@accounts`, with the life as its incarnation.
+
+    opened     the directory was opened; `place` is the end of the order on its disk
+    posted     an action got its number; `seen` has, of each creator, the highest number that its poster could have seen
+    accepted   it is on this disk, and will be ordered
+    refused    it will never be ordered
+    ordered    it was handed over at `place`, from `offset` on, with this `effect`; `state` is the application's digest behind it
+    synced     the order is on this disk up to `place`
+    stable     the order is on the disk of all `members` up to `place`
+    primary    the replica is in primary `number`, in the view `tag`
+    taken      a snapshot at `place`; `state` is the application's digest there
+    loaded     the application goes on from a snapshot of another replica
+    lost       the directory is gone for good
+    left       the replica was removed from the group, and knows it
+    rest       all members are together and have ordered all that they know; `place` is the end of what was handed over here
+    """
+
+    lseq: int
+    time_us: int
+    group: str
+    replica: str
+    directory: bytes
+    what: str
+    creator: int = 0
+    lane: int = 0
+    number: int = 0
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
+    place: int = -1
+    offset: int = -1
+    effect: str = ""
+    key: bytes = b""
+    seen: tuple[tuple[int, int], ...] = ()
+    members: tuple[int, ...] = ()
+    tag: int = 0
+    state: bytes = b""
+
+
 OfNode = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap | Prefix
 OfClients = GroupConf | ClientDelivery | ClientLeft | ClientLife | CheckpointEvent
-Event = OfNode | OfClients
+Event = OfNode | OfClients | ReplicaStep
 
 
 class NodeTrace(NamedTuple):

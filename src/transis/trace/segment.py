@@ -44,6 +44,7 @@ from transis.trace.events import (
     NoteEvent,
     Prefix,
     Refuse,
+    ReplicaStep,
     Sent,
     Submit,
 )
@@ -58,8 +59,10 @@ KINDS: Final[tuple[type[Event], ...]] = (
     *(Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap),
     *(GroupConf, ClientDelivery, ClientLeft, ClientLife),
     *(Prefix, CheckpointEvent),
+    ReplicaStep,
 )
-"""The number of a kind is its index. The second row came with schema 2, the third with schema 3."""
+"""The number of a kind is its index. The second row came with schema 2, the third with schema 3. Replicas have traces of their
+own, so no node's trace has the last one, and no reader of nodes' traces misses it."""
 
 NUMBERS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(KINDS)}
 

@@ -41,6 +41,7 @@ from transis.trace.events import (
     NoteEvent,
     Prefix,
     Refuse,
+    ReplicaStep,
     Sent,
     Submit,
 )
@@ -65,6 +66,7 @@ _TEXTS: Final = _list(_TEXT)
 _HANDED_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, runs=_LONGS))
 _LATE_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, sender=_LONG, first=_LONG, count=_INT))
 _ORIGINS: Final = _list(_struct(view=_LONG, members=_LONGS))
+_SEEN: Final = _list(_struct(creator=_LONG, number=_LONG))
 _DETAIL: Final = _list(_struct(key=_TEXT, value=_TEXT))
 
 _OF_EVERY_EVENT: Final = {
@@ -140,6 +142,20 @@ _OF_DIGESTS: Final = {
     "state": _TEXT,  # its digest, in hexadecimal digits
 }
 
+_OF_REPLICAS: Final = {
+    "replica": _TEXT,
+    "directory": _TEXT,  # its identity, in hexadecimal digits
+    "creator": _LONG,  # of an action: the number of the replica that posted it
+    "lane": _BYTE,  # 0 messages, 1 changes of membership
+    "place": _LONG,  # in the order of actions; null if the step has none
+    "offset": _LONG,  # of its first message
+    "effect": _TEXT,
+    "client_key": _TEXT,  # in hexadecimal digits; null for none
+    "seen": _SEEN,
+    "replicas": _LONGS,  # numbers of members
+    "tag": _LONG,  # of a view of replicas
+}
+
 _OF_OTHERS: Final = {
     "what": _TEXT,
     "detail": _DETAIL,
@@ -185,6 +201,7 @@ COLUMNS: Final[dict[str, pa.DataType]] = {
     **_OF_VIEWS,
     **_OF_GROUPS,
     **_OF_DIGESTS,
+    **_OF_REPLICAS,
     **_OF_OTHERS,
     **_OF_NAMES,
     **_OF_SEGMENTS,
@@ -218,6 +235,11 @@ KINDS: Final[dict[str, list[str]]] = {
         *("process", "group", "group_view", "name", "position", "last_process", "last_counter", "place_seq", "place_index"),
         "state",
     ],
+    "replica_steps": [
+        *_OF_EVERY_EVENT,
+        *("name", "replica", "directory", "what", "creator", "lane", "number", "count", "place", "offset", "effect"),
+        *("client_key", "seen", "replicas", "tag", "state"),
+    ],
     "clock_steps": [*_OF_EVERY_EVENT, "from_us"],  # events with an earlier time than the event before
     "extents": ["run", "node", "segment", "conf_no", "first_tpos", "end_tpos", "ordered"],  # of the order, by stretch
     "addresses": ["run", "address", "groups", "processes"],
@@ -246,6 +268,7 @@ KIND_OF: Final[dict[type[Any], str]] = {
     ClientLife: "clients",
     Prefix: "prefixes",
     CheckpointEvent: "checkpoints",
+    ReplicaStep: "replica_steps",
 }
 """The table of each class of events. The other kinds are what the pass over a segment finds, and names."""
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from transis.audit.guarantees.accepted_never_lost import ACCEPTED_NEVER_LOST
 from transis.audit.guarantees.basic import BASIC, BASIC_ARRIVES
 from transis.audit.guarantees.causal import CAUSAL
 from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.configurations import AGREEMENT_ON_VIEWS, CONFIGURATION, STRUCTURE
 from transis.audit.guarantees.creation import NO_CREATION, WHERE_SENT
 from transis.audit.guarantees.end_together import END_TOGETHER
+from transis.audit.guarantees.exactly_once_keys import EXACTLY_ONCE_KEYS
 from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import GROUP_CHANGES
@@ -25,7 +27,9 @@ from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDE
 from transis.audit.guarantees.group_views import GROUP_AGREEMENT, GROUP_NO_GHOSTS, GROUP_PRIMARY
 from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.incarnations import INCARNATIONS
+from transis.audit.guarantees.one_primary import ONE_PRIMARY
 from transis.audit.guarantees.one_sequence import NO_HOLES, ONE_SEQUENCE, PLACES
+from transis.audit.guarantees.ordered_never_lost import ORDERED_NEVER_LOST
 from transis.audit.guarantees.property import (
     MODES,
     NOT_PROMISED,
@@ -38,11 +42,16 @@ from transis.audit.guarantees.property import (
     Witness,
 )
 from transis.audit.guarantees.replicas import REPLICAS_AGREE
+from transis.audit.guarantees.replicated_causal import REPLICATED_CAUSAL
+from transis.audit.guarantees.replicated_fifo import REPLICATED_FIFO
+from transis.audit.guarantees.replicated_order import REPLICATED_ORDER
+from transis.audit.guarantees.replication import ReplicaHistory
 from transis.audit.guarantees.safe import SAFE_DELIVERED, SAFE_INSTALLED
 from transis.audit.guarantees.self_delivery import SELF_DELIVERY
 from transis.audit.guarantees.sent_once import SENT_ONCE, SUBMITS
+from transis.audit.guarantees.stable_is_everywhere import STABLE_IS_EVERYWHERE
 from transis.audit.guarantees.total_order import PARTIAL_ORDER, TOTAL_ORDER
-from transis.trace.events import History
+from transis.trace.events import History, ReplicaStep
 from transis.types.errors import UsageError
 
 __all__ = [
@@ -54,6 +63,7 @@ __all__ = [
     "NODE_PROPERTIES",
     "PROPERTIES",
     "REPLICA_MEANINGS",
+    "REPLICA_PROPERTIES",
     "UNPROMISED",
     "Report",
     "Verdict",
@@ -103,13 +113,26 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
     REPLICAS_AGREE,
 )
 
-_ALL: Final[tuple[Property[Any], ...]] = (*_OF_NODES, *_OF_GROUPS)
+_OF_REPLICAS: Final[tuple[Property[ReplicaHistory], ...]] = (
+    REPLICATED_ORDER,
+    REPLICATED_FIFO,
+    REPLICATED_CAUSAL,
+    ACCEPTED_NEVER_LOST,
+    ORDERED_NEVER_LOST,
+    ONE_PRIMARY,
+    STABLE_IS_EVERYWHERE,
+    EXACTLY_ONCE_KEYS,
+)
+
+_ALL: Final[tuple[Property[Any], ...]] = (*_OF_NODES, *_OF_GROUPS, *_OF_REPLICAS)
 PROPERTIES: Final = {one.name: one for one in _ALL}
 """Every property by the name it has in reports, in their order."""
 
 NODE_PROPERTIES: Final = tuple(one.name for one in _OF_NODES)
 GROUP_PROPERTIES: Final = tuple(one.name for one in _OF_GROUPS)
 """What groups promise their members (docs/groups.md), judged where a history has client processes."""
+REPLICA_PROPERTIES: Final = tuple(one.name for one in _OF_REPLICAS)
+"""What replicas promise (docs/replication.md), judged where a history has any."""
 
 UNPROMISED: Final[dict[str, frozenset[str]]] = {
     mode: frozenset(one.name for one in PROPERTIES.values() if mode not in one.promised_in) for mode in MODES
@@ -142,24 +165,18 @@ HARNESS_MEANINGS: Final = {
 """What no trace alone can show: the simulator and the demo, which see more, judge it."""
 
 REPLICA_MEANINGS: Final = {
-    "replicated_order": "an action has one place and offset at all replicas, for all time",
-    "replicated_fifo": "actions of one replica are ordered as it posted them",
-    "replicated_causal": "an action is ordered behind all that its poster could have seen",
-    "accepted_never_lost": "what was accepted is ordered in the end",
-    "one_primary": "no two primaries have one number",
-    "stable_is_everywhere": "what is called stable is on the disk of every member",
-    "exactly_once_keys": "an action with a client key runs at most once",
     "delivered_is_synced": "what a replica delivers is on its disk",
     "replicas_live": "any majority that is together orders all it knows in time",
     "replicas_run": "no replica raised an error",
 }
-"""What replicas promise (docs/replication.md): judged in simulations that have any."""
+"""What the trace of replicas alone cannot show: judged by simulations that have any."""
 
 ALL_MEANINGS: Final = {
     **EVIDENCE_MEANINGS,
     **{one.name: one.meaning for one in _OF_NODES},
     **HARNESS_MEANINGS,
     **{one.name: one.meaning for one in _OF_GROUPS},
+    **{one.name: one.meaning for one in _OF_REPLICAS},
     **REPLICA_MEANINGS,
 }
 """Everything that has a verdict, in the order of reports."""
@@ -168,7 +185,7 @@ ALL_MEANINGS: Final = {
 
 
 def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
-    """The verdict of every property on this history; those of groups only if it has client processes.
+    """The verdict of every property on this history; those of groups and replicas only if it has any.
 
     The first `keep` violations of each property are kept, and all are counted.
     """
@@ -178,7 +195,11 @@ def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
     clients = ClientHistory(laid)
     of_groups = _OF_GROUPS if clients.lives else ()
     verdicts = [_verdict(one, laid, keep, history.promises) for one in _OF_NODES]
-    return Report(verdicts + [_verdict(one, clients, keep, history.promises) for one in of_groups])
+    verdicts += [_verdict(one, clients, keep, history.promises) for one in of_groups]
+    if any(isinstance(event, ReplicaStep) for life in laid.lives if not life.confs for event in life.events):
+        replicas = ReplicaHistory(laid)
+        verdicts += [_verdict(one, replicas, keep, history.promises) for one in _OF_REPLICAS]
+    return Report(verdicts)
 
 
 def check_groups(history: History) -> Report:
@@ -187,7 +208,7 @@ def check_groups(history: History) -> Report:
     return Report([_verdict(one, clients, VIOLATIONS_MAX, history.promises) for one in _OF_GROUPS])
 
 
-def _verdict(one: Property[Any], laid: LaidHistory | ClientHistory, keep: int, promises: str) -> Verdict:
+def _verdict(one: Property[Any], laid: LaidHistory | ClientHistory | ReplicaHistory, keep: int, promises: str) -> Verdict:
     if promises not in one.promised_in:
         return Verdict(one.name, NOT_PROMISED, 0)
     findings = Findings(one.name, keep, one.broken)

@@ -46,6 +46,8 @@ class Reads(Enum):
     message by message."""
     GROUPS = "groups"
     """Client processes: a ClientHistory, and their tables. Judged only if a history has client processes."""
+    REPLICAS = "replicas"
+    """Lives of replicas' directories: a ReplicaHistory, and the table of their steps. Judged only if a history has any."""
 
 
 class Example(NamedTuple):

@@ -17,14 +17,21 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.guarantees import EVIDENCE_MEANINGS, GROUP_PROPERTIES, NODE_PROPERTIES, PROPERTIES, UNPROMISED
+from transis.audit.guarantees import (
+    EVIDENCE_MEANINGS,
+    GROUP_PROPERTIES,
+    NODE_PROPERTIES,
+    PROPERTIES,
+    REPLICA_PROPERTIES,
+    UNPROMISED,
+)
 from transis.audit.guarantees.property import Property, Reads
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result, counts_of, kept, merge, verdicts, violations_of
 from transis.audit.plans.lay import HistoryTables, Settle
 from transis.audit.plans.spine import sequence
-from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
+from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order, views_of_replicas
 from transis.types.errors import UsageError
 
 Progress = Callable[[str], AbstractContextManager[None]]
@@ -35,6 +42,9 @@ AT_ONCE: Final = 2
 
 OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients", "checkpoints")
 """Kinds of events that only runs with client processes have."""
+
+OF_REPLICAS = "replica_steps"
+"""The kind of events that only runs with replicas have."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,9 @@ def _audited(laid: HistoryTables, settle: Settle, progress: Progress, only: Coll
         with progress("judging groups"):
             views = views_of_clients(lay_clients(laid, settle), settle)
             parts += together(by_query(of_groups, views, settle))
+    if (of_replicas := chosen(Reads.REPLICAS, only)) and not laid.tables[OF_REPLICAS].isEmpty():
+        with progress("judging replicas"):
+            parts += together(by_query(of_replicas, views_of_replicas(laid, settle), settle))
     return merge([part.checked for part in parts], [part.broken for part in parts]), rings
 
 
@@ -136,7 +149,9 @@ def expected(laid: HistoryTables) -> DataFrame:
     runs = laid.runs.select("run", "mode", of_all)
     with_clients = laid.tables.events.where(F.col("kind").isin(*OF_CLIENTS)).select("run").distinct()
     grouped = laid.runs.join(with_clients, "run", "left_semi").select("run", "mode", _each(GROUP_PROPERTIES))
-    judged = runs.unionByName(grouped).unionByName(_unread(laid))
+    with_replicas = laid.tables[OF_REPLICAS].select("run").distinct()
+    replicated = laid.runs.join(with_replicas, "run", "left_semi").select("run", "mode", _each(REPLICA_PROPERTIES))
+    judged = runs.unionByName(grouped).unionByName(replicated).unionByName(_unread(laid))
     unpromised = F.lit(False)
     for mode, lacking in UNPROMISED.items():
         unpromised |= (F.col("mode") == mode) & F.col("property").isin(*lacking)

@@ -207,6 +207,13 @@ def views_of_order(ordered: OrderedHistory, settle: Settle) -> Views:
     return views
 
 
+def views_of_replicas(laid: HistoryTables, settle: Settle) -> Views:
+    """For properties of replicas, which read the steps of their directories and the names of their lives."""
+    views = views_of(laid, settle)
+    views.add_shared(Reads.REPLICAS, settle)
+    return views
+
+
 def views_of_clients(clients: ClientTables, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)

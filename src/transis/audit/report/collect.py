@@ -97,11 +97,11 @@ DRAWN: Final = 24
 
 _EVENTS: Final = (
     *("submits", "refusals", "sends", "deliveries", "confs", "ends", "faults", "gaps", "group_views", "client_leaves"),
-    "checkpoints",
+    *("checkpoints", "replica_steps"),
 )
 _COLUMNS: Final = (
     *("kind", "node", "lseq", "time_us", "process", "first", "count", "service", "view", "name", "what", "why"),
-    *("position", "state"),
+    *("position", "state", "creator", "number", "place"),
 )
 
 
@@ -170,6 +170,11 @@ def _checkpoint(row: Row, names: RunNames) -> tuple[str, str]:
     return "", f"a process of group {row.name} is in state {row.state} behind {row.position} messages of its view"
 
 
+def _replica_step(row: Row, names: RunNames) -> tuple[str, str]:
+    action = f" {row.creator}:{row.number}" if row.creator else ""
+    return "", f"a replica of {row.name}: {row.what}{action}" + ("" if row.place is None else f" at place {row.place}")
+
+
 def _what(before: str) -> Callable[[Row, RunNames], tuple[str, str]]:
     return lambda row, names: ("", f"{before} {row.what or row.why or ''}".strip())
 
@@ -186,6 +191,7 @@ _WORDS: Final[dict[str, tuple[str, Callable[[Row, RunNames], tuple[str, str]]]]]
     "group_views": ("group view", _group_view),
     "client_leaves": ("leave", _what("a process left:")),
     "checkpoints": ("checkpoint", _checkpoint),
+    "replica_steps": ("replica", _replica_step),
 }
 
 

@@ -50,6 +50,9 @@ def _end_with_a_majority(world: World, plan: Plan, group: ReplicationGroup) -> N
 def _end_with_all(world: World, plan: Plan, group: ReplicationGroup) -> None:
     if not _settle(world, plan, group, sorted(set(group.directories) - group.away), "all") or group.is_over:
         return
+    members = [process for process in group.processes.values() if process.machine.number in process.machine.record.members]
+    for process in members:
+        process.rest()
     record = max((process.machine.status().record for process in group.processes.values()), key=lambda one: one.version)
     removed = {number for number in group.numbers if not group.name_of(number)}
     gone = {entry.number for entry in record.entries if entry.number not in record.members}

@@ -31,6 +31,7 @@ from transis.sim.plan import Plan
 from transis.sim.replicas.directory import Directory
 from transis.sim.replicas.ledger import Ledger, Violation
 from transis.sim.replicas.process import ReplicaProcess
+from transis.sim.replicas.record import ReplicaRecord
 from transis.sim.replicas.sessions import ReplicaSessions, Request, Session
 from transis.sim.world import World
 from transis.types.outputs import Observer
@@ -58,9 +59,12 @@ class ReplicationGroup:
         self.world = world
         self.plan = plan.replicas
         self.drawn = world.streams["replicas"]
+        self.boots = world.streams["replica boots"]
         self.ledger = Ledger()
         self.directories: dict[str, Directory] = {}
         self.processes: dict[str, ReplicaProcess] = {}
+        self.records: list[ReplicaRecord] = []
+        """Of all lives of all directories."""
         self.numbers: dict[int, Directory] = {}
         """The directory of each replica that was ever a member, by its number."""
         self.lost: set[int] = set()
@@ -138,6 +142,7 @@ class ReplicationGroup:
         directory = self.directories[name]
         torn = directory.torn
         process = self.processes[name] = ReplicaProcess(self, directory)
+        self.records.append(process.record)
         self.count("record torn", directory.torn - torn)
         self.count("replica started" if directory.life == 1 else "replica started again")
         process.connect()
@@ -251,6 +256,7 @@ class ReplicationGroup:
                 self.count("directory lost")
                 self.lost.add(number)
                 self.away.add(process.name)
+                process.record.step("lost", number=number)
                 process.die()
 
     # --- work -----------------------------------------------------------------------------------------------------------

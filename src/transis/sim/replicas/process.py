@@ -40,7 +40,8 @@ from transis.prsl.outputs import (
 from transis.prsl.record import What
 from transis.sim.replicas.directory import Directory
 from transis.sim.replicas.ledger import STATE_SIZE, Violation
-from transis.sim.replicas.sessions import TO_GROUP, Asked, Event, Lost, Request, Session, private_address
+from transis.sim.replicas.record import ReplicaRecord, plain
+from transis.sim.replicas.sessions import GROUP, TO_GROUP, Asked, Event, Lost, Request, Session, private_address
 from transis.types.errors import Rejection
 from transis.types.ids import ProcessId, Service
 from transis.types.views import GroupView
@@ -81,6 +82,7 @@ class ReplicaProcess:
         self.machine = Machine(directory.config._replace(life=directory.life), stored.opened())
         self._world = group.world
         self._drawn = group.drawn
+        self.record = ReplicaRecord(group.world, GROUP, directory, group.boots.bits64())
         self._lag_us = self._drawn.pick(group.plan.lags_us)
         self._is_busy = False
         self._sync_number = 0
@@ -90,6 +92,8 @@ class ReplicaProcess:
         self._was_told_hung = False
         self._stable = StableTo(0, 0)
         self._last_stage: Stage | None = None
+        self._has_left = False
+        self._last_primary: tuple[int, int] | None = None
 
     def start(self) -> None:
         self._step(self.machine.start)
@@ -159,13 +163,18 @@ class ReplicaProcess:
         def act() -> None:
             seen = self.group.ledger.order[: self._place]
             dirty = [action.id for action in self.machine.dirty()]
-            self._note(self.machine.post(messages, key=key, at=at), "posted", [*seen, *dirty])
+            posted = self.machine.post(messages, key=key, at=at)
+            if isinstance(posted, ActionId):
+                self.record.posted(posted, len(messages), key, [*seen, *dirty])
+            self._note(posted, "posted", [*seen, *dirty])
 
         self._step(act)
 
     def admin(self, what: What, name: str = "", directory: bytes = b"", number: int = 0) -> None:
         def act() -> None:
             asked = self.machine.admin(what, name=name, directory=directory, number=number)
+            if isinstance(asked, ActionId):
+                self.record.posted(asked, 0, b"", [])
             self._note(asked, f"{what.name.lower()} asked for", [])
 
         self._step(act)
@@ -213,6 +222,7 @@ class ReplicaProcess:
             self._is_stuck = True
             return
         tickets = self.directory.sync(self._syncing)
+        self.record.step("synced", number=self.machine.number, place=self.directory.stored.end)
         self._syncing = 0
         for ticket in tickets:
             self._step(partial(self.machine.persisted, ticket))
@@ -230,6 +240,10 @@ class ReplicaProcess:
             self.group.count("disk hangs" if is_hung else "disk goes on")
             self._step(lambda: self.machine.hung(is_hung))
 
+    def rest(self) -> None:
+        """The run has ended, and everything is as it should be."""
+        self.record.step("rest", number=self.machine.number, place=self._place)
+
     @property
     def is_idle(self) -> bool:
         return not (self.inbox or self._is_busy or self.directory.unsynced)
@@ -241,6 +255,7 @@ class ReplicaProcess:
         if self.is_dead:
             return
         self.is_dead = True
+        self.record.end("stopped" if self.why_stopped else "failed")
         self.directory.crash(self._drawn.between(0, self.directory.unsynced_bytes))
         self._close_session()
         self.group.died(self)
@@ -293,8 +308,14 @@ class ReplicaProcess:
         self._last_stage = status.stage
         if machine.number:
             group.numbers[machine.number] = self.directory
+        if status.number and status.number not in status.record.members and not self._has_left:
+            self._has_left = True
+            self.record.step("left", number=status.number)
         if machine.primary is not None:
             group.ledger.primary(self.name, *machine.primary)
+            if machine.primary != self._last_primary:
+                self._last_primary = machine.primary
+                self.record.step("primary", number=machine.primary[0], tag=machine.primary[1])
 
     def _carry(self, output: Output) -> None:
         ledger = self.group.ledger
@@ -309,13 +330,19 @@ class ReplicaProcess:
                 self._ask(Request(Asked.SEND, private_address(to), FROM_MACHINE + payload))
             case Accepted(ids):
                 ledger.accepted.update(ids)
+                for one in ids:
+                    self.record.step("accepted", **plain(one))
             case Ordered():
                 self._deliver(output)
             case StableTo():
                 self.group.check_stable(self, self._stable, output)
                 self._stable = output
+                members = self.machine.status().record.members
+                self.record.step("stable", place=output.place, offset=output.acked, members=members)
             case Refused(ids):
                 ledger.refused.update(ids)
+                for one in ids:
+                    self.record.step("refused", **plain(one))
             case MoreToDeliver():
                 self.group.count("delivered from disk")
                 self._later(self._lag_us, lambda: self._step(self.machine.deliver_more))
@@ -335,6 +362,7 @@ class ReplicaProcess:
             raise Violation(f"delivered_is_synced: {self.name} delivers place {ordered.place} before it is on its disk")
         self.state = ledger.deliver(self.name, ordered, self.state)
         self._place = ordered.place + 1
+        self.record.ordered(ordered, self.state)
         self.group.count(f"delivered to {ordered.effect.name.lower()}")
 
     def _ask(self, request: Request) -> None:
@@ -359,10 +387,12 @@ class ReplicaProcess:
         match output:
             case TakeSnapshot():
                 state = self.state.to_bytes(STATE_SIZE, "big")
+                self.record.step("taken", place=place, state=state)
                 self._save(place, state, lambda: self.machine.snapshot_written(place))
                 self.group.count("snapshot taken")
             case LoadSnapshot():
                 self.state, self._place = int.from_bytes(self.directory.snapshots[place], "big"), place
+                self.record.step("loaded", place=place, state=self.directory.snapshots[place])
                 self.group.count("snapshot loaded")
             case SendSnapshot(to, snapshot):
                 file = SnapshotFile(snapshot, self.directory.snapshots[place])
