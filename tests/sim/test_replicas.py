@@ -57,6 +57,13 @@ def test_the_first_seeds_break_no_promise_and_order_much(engine: str) -> None:
     assert {what for what in wanted if not met[what]} == set()
 
 
+@pytest.mark.parametrize("engine", SCENARIOS)
+def test_the_first_seeds_of_the_ordering_engine_break_no_promise(engine: str) -> None:
+    summary = sweep(range(6), scenario=Scenario(engine, replicas="engine"))
+    assert summary.violations == 0, summary.failing
+    assert summary.coverage.replicas["delivered to run"] > 6 * 50
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, MANY, AT_ONCE))
 @pytest.mark.parametrize("engine", SCENARIOS)

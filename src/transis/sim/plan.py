@@ -45,7 +45,7 @@ class Scenario(NamedTuple):
 
 
 TOTEM: Final = Scenario()
-ORDERINGS: Final = ("corel",)
+ORDERINGS: Final = ("corel", "engine")
 """How replicas order."""
 
 

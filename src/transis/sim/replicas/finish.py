@@ -2,7 +2,8 @@
 
 First a bare majority, chosen at random, is up alone, whatever happened before; then all who have a directory come back, and
 nothing that was accepted may be missing. If so many directories are gone for good that what counts has no majority any more,
-arithmetic forbids to go on: that is counted and is no violation.
+arithmetic forbids to go on: that is counted and is no violation. The ordering engine may also have to wait for some that are
+absent, because they alone know what became of an attempt; when all are back it goes on.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ def _is_done(group: ReplicationGroup, names: Sequence[str], who: str) -> bool:
         return True
     name, status = found
     here = {process.machine.number for process in group.processes.values()}
+    if group.plan.ordering == "engine" and (who != "all" or group.lost):
+        group.count("waits for the absent")
+        return False
     if all(record.has_majority(here) for record in status.counting) or status.is_behind:
         raise Violation(f"replicas_live: {who} ({', '.join(names)}) do not order all they know: {name} has {status}")
     group.count("blocked by arithmetic")

@@ -132,6 +132,7 @@ class ReplicationGroup:
             acks_of_all=plan.acks_of_all,
             explicit_ack=plan.explicit_ack,
             keys_max=plan.keys_max,
+            ordering="engine" if plan.ordering == "engine" else "corel",
         )
         directory = self.directories[name] = Directory(home, config)
         return directory
