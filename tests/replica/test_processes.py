@@ -117,10 +117,13 @@ def story(directory: Path, act: Callable[[real.Site, Posters], object], story_s:
     async def told(site: real.Site) -> None:
         await site.gather(*REPLICAS)
         posters = Posters(site, directory)
-        await posters.start(*REPLICAS)
-        await posters.until_more()
-        await act(site, posters)  # type: ignore[misc]
-        await posters.end()
+        try:
+            await posters.start(*REPLICAS)
+            await posters.until_more()
+            await act(site, posters)  # type: ignore[misc]
+            await posters.end()
+        finally:
+            await posters.kill(*(name for name, one in posters.now.items() if one.code is None))
 
     real.tell(directory, told, "totem", junk_per_s=0, story_s=story_s)
 
