@@ -41,7 +41,7 @@ def test_a_gap_alone_breaks_nothing(drawn: dict[str, History]) -> None:
 @pytest.mark.parametrize(
     ("mutant", "name", "sentence"),
     [
-        ("message_twice", "group_no_duplicates", "a/1#1 got d/1#3:22 twice"),
+        ("message_twice", "group_no_duplicates", "a/1#4 got a/1#0:8 twice"),
         ("handed_to_an_outsider", "group_members_only", "a/1#3 got d/1#3:25 through 1 groups, but is not addressed"),
         (
             "transitional_group_view_missing",

@@ -55,7 +55,8 @@ def test_choices_are_shown_and_completed() -> None:
                 offered = [item.value for item in option.shell_complete(None, "")]
                 assert sorted(offered) == sorted(option.metavar.split("|"))
                 assert option.default is None or option.default in offered
-    assert chosen == {"--engine", "--order", "--mode", "--judge", "--service", "--path", "--transport", "--profile", "--policy"}
+    of_engines = {"--engine", "--order", "--mode", "--judge", "--layer", "--ordering"}
+    assert chosen == of_engines | {"--service", "--path", "--transport", "--profile", "--policy"}
 
 
 @pytest.mark.parametrize("command", PANEL_OF)

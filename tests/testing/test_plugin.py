@@ -148,7 +148,7 @@ def test_an_engine_that_is_none_is_a_usage_error(pytester: pytest.Pytester) -> N
     pytester.makepyfile(SEEDED)
     result = pytester.runpytest("--transis-engine", "paxos")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*ERROR: *paxos*totem and lansis*"])
+    result.stderr.fnmatch_lines(["*ERROR: *paxos*totem or lansis*"])
 
 
 def test_guarantees_are_checked_at_the_end_unless_told_otherwise(pytester: pytest.Pytester) -> None:

@@ -31,7 +31,7 @@ def test_the_drawing_is_the_code() -> None:
         if isinstance(kind, type) and issubclass(kind, Exception)
     }
     assert drawn() == written
-    assert len(written) == 24
+    assert len(written) == 30
 
 
 @pytest.mark.parametrize("name", drawn())

@@ -30,7 +30,7 @@ from transis.sim.faults import (
     ResumeNode,
     SendMessages,
 )
-from transis.sim.life import SimulatedLife
+from transis.sim.life import NodeFactory, SimulatedLife
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
@@ -159,9 +159,9 @@ class SimulatedCluster:
     2. `views` and `deliveries` return only what is new since the last call.
     """
 
-    def __init__(self, plan: Plan, later: Iterable[str] = ()) -> None:
+    def __init__(self, plan: Plan, later: Iterable[str] = (), make_node: NodeFactory | None = None) -> None:
         self.plan = plan
-        self.world = build_world(plan, node_of(plan), set(later))
+        self.world = build_world(plan, make_node or node_of(plan), set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
         self.shown_steps: dict[ProcessId, int] = {}

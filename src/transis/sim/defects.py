@@ -239,7 +239,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
             Edit(
                 "groups.quorum",
                 "primary = judge(lists, nodes)",
-                "return Verdict(judge([self._own], nodes))",
+                "return QuorumVerdict(judge([self._own], nodes))",
             ),
         ),
     ),
