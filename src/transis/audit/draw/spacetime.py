@@ -405,8 +405,8 @@ body{{margin:0;font:14px/1.5 {FONT};background:{LIGHT.paper};color:{LIGHT.ink}}}
 svg{{display:block}}
 svg.hot .m:not(.on){{opacity:.12}}
 svg .b.on rect.edge{{stroke:currentColor;stroke-width:2}}
-#controls{{display:flex;gap:20px;align-items:center;padding:8px 14px}}
-#controls label{{display:inline-flex;gap:6px;align-items:center}}
+#controls{{display:flex;flex-wrap:wrap;gap:8px 20px;align-items:center;padding:8px 14px}}
+#controls label,#controls button{{display:inline-flex;gap:6px;align-items:center;white-space:nowrap}}
 #tip{{position:fixed;display:none;max-width:34em;padding:7px 10px;border-radius:6px;white-space:pre-line;pointer-events:none;
 font-size:12px;line-height:1.4;background:{LIGHT.ink};color:{LIGHT.paper};box-shadow:0 3px 14px #0005;z-index:2}}
 details{{margin:10px 14px}} summary{{cursor:pointer;font-weight:600}}

@@ -116,7 +116,7 @@ body{{margin:0 auto;max-width:1240px;padding:20px 28px 60px;font:15px/1.5 {FONT}
 h1{{font-size:26px;margin:0 0 4px}} h2{{font-size:20px;margin:38px 0 10px;padding-top:14px;border-top:1px solid var(--line)}}
 h3{{font-size:17px;margin:24px 0 8px}} h4{{font-size:15px;margin:22px 0 4px}}
 a{{color:inherit}} code{{font:.92em ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere}}
-nav a{{margin-right:18px}} .skip{{position:absolute;left:-999em}}
+nav a{{margin-right:18px;white-space:nowrap}} .skip{{position:absolute;left:-999em}}
 .skip:focus{{left:8px;top:8px;background:var(--paper);padding:6px}}
 :focus-visible{{outline:3px solid #4c8dff;outline-offset:2px}}
 .inline{{display:inline;margin:0}} .hidden{{position:absolute}}
