@@ -21,7 +21,7 @@ from transis.audit.draw.spacetime import draw_html, draw_svg
 from transis.cli.main import app
 from transis.sim.faults import READERS
 from transis.sim.picture import DAG_LAYER, TOKEN_LAYER
-from transis.sim.play import EXAMPLES, example_names, load_example, picture_of_play, played
+from transis.sim.play import EXAMPLES, example_names, load_example, paragraphs, picture_of_play, played
 from transis.sim.scripts import COMMANDS, Player, parse_script
 from transis.types.errors import UsageError
 
@@ -94,13 +94,23 @@ def test_a_mistake_is_one_sentence_with_its_block(tmp_path: Path, text: str, com
 def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
-    for name, complaint in ((tmp_path, "cannot be read"), ("no_such", "that `transis play` lists"), (binary, "text in UTF-8")):
+    for name, complaint in ((tmp_path, "cannot be read"), ("no_such", "lists them"), (binary, "text in UTF-8")):
         with pytest.raises(UsageError, match=complaint):
             load_example(str(name), "totem")
     with pytest.raises(UsageError, match="plays on totem only"):
         load_example("w9_old_first_rotation_token", "lansis")
     outcome = RUNNER.invoke(app, ["play", "f6_singleton", "--step"], env={"COLUMNS": "200"})
     assert (outcome.exit_code, "so it needs a terminal" in outcome.stderr) == (2, True)
+
+
+def test_a_misspelt_example_gets_its_right_name() -> None:
+    outcome = RUNNER.invoke(app, ["play", "paper_close_of_bussines"])
+    assert (outcome.exit_code, outcome.stderr.count("\n")) == (2, 1)
+    assert "did you mean paper_close_of_business?" in outcome.stderr
+
+
+def test_prose_has_the_breaks_of_the_terminal_and_not_those_of_its_file() -> None:
+    assert list(paragraphs(["# one", "# two", "#", "# three"])) == ["one two", "three"]
 
 
 def test_a_file_is_preferred_to_an_example_of_its_name(tmp_path: Path) -> None:
@@ -192,6 +202,9 @@ def test_a_drawing_is_written_and_unknown_layers_are_refused(tmp_path: Path) -> 
     assert (outcome.exit_code, f"Drawn: {file}" in outcome.stdout) == (0, True)
     assert 'id="layer-dag"' in file.read_text()
     assert RUNNER.invoke(app, ["play", "f6_singleton", "--show", str(file), "--layers", "fog"]).exit_code == 2
+    for command in (["play", "f6_singleton"], ["simulate", "--seed", "1"]):
+        outcome = RUNNER.invoke(app, [*command, "--layers", "token"], env={"COLUMNS": "200"})
+        assert (outcome.exit_code, "give --show FILE, too" in outcome.stderr) == (2, True)
 
 
 # --- the page -----------------------------------------------------------------------------------------------------------

@@ -108,6 +108,7 @@ SEND_EXAMPLES = """Examples:
   seq 1000 | transis send orders [dim]# each line is a message[/dim]
   transis send orders --also audit "in both groups, once"
   transis send billing@n1 "to one process, by its name"
+  transis send seats sold --key seat-12 --header source=web
 """
 
 READ_BYTES: Final = 65_536

@@ -86,8 +86,10 @@ LAYERS: Final = ("token", "dag")
 LAYERS_HELP: Final = "Layers of the diagram to show from the start: token, dag, or both with a comma."
 
 
-def layers_of(text: str) -> tuple[str, ...]:
+def layers_of(text: str, show: Path | None) -> tuple[str, ...]:
     """The layers that a diagram shows from the start, separated by commas."""
+    if text and show is None:
+        raise wrong("--layers", repr(text), "nothing is drawn; give --show FILE, too")
     return tuple(one_of("--layers", name, LAYERS) for name in text.split(",") if name)
 
 

@@ -55,7 +55,8 @@ def status(directory: Directory, json_object: JsonOption = False) -> None:
     """Whose directory it is, how much is ordered in it, and how far the other replicas are as it knows.
 
     Green actions have their place for all time, yellow ones one that may change, red ones none yet. Who is connected now only a
-    running replica knows: its program asks for its status.
+    running replica knows: its program asks for its status. What it knows of the others' disks is written down only now and
+    then, so they usually lack less.
     """
     try:
         found, running = who(directory), is_running(directory)
@@ -84,7 +85,7 @@ def _say_counts(console: Console, found: Who) -> None:
 
 
 def _show_members(console: Console, found: Who) -> None:
-    table = plain_table("replica", "number", "on its disk", "lacks up to")
+    table = plain_table("replica", "number", "on its disk", "lacks at most")
     for name, number, synced, lacks in _members(found):
         here = name == found.replica
         table.add_row(printable(name), str(number), f"{synced:,}", "" if here or not lacks else f"{lacks:,}")

@@ -166,7 +166,7 @@ def simulate(
     )
     if broken in GROUP_DEFECTS and not has_groups:
         raise wrong("--broken", repr(broken), "this is a defect of process groups, so give --groups too")
-    drawing = Drawing(picture_file(show, "--show"), layers_of(layers))
+    drawing = Drawing(picture_file(show, "--show"), layers_of(layers, show))
     try:
         failed = _carry_out_simulate(request, drawing, json, shrink, plan)
     except (OSError, TransisError) as error:

@@ -14,7 +14,8 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from difflib import get_close_matches
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple, Self
 
@@ -80,6 +81,10 @@ def example_names() -> list[str]:
 def load_example(name: str, engine: str) -> WorkedExample:
     """By its name or by the path of a file."""
     path = EXAMPLES / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
+    if Path(name).name == name and not Path(name).exists() and not path.is_file():
+        near = get_close_matches(name.removesuffix(SUFFIX), example_names(), n=1)
+        hint = f"did you mean {near[0]}?" if near else "`transis play` without a name lists them"
+        raise UsageError(f"there is no file and no example {name}: {hint}")
     if Path(name).name != name or Path(name).is_file() or not path.is_file():
         return WorkedExample(Path(name).stem, tuple(_read(Path(name))))
     blocks = _read(path)
@@ -152,8 +157,8 @@ def played(player: Player, example: WorkedExample) -> Iterator[Played]:
 def print_played(out: Console, number: int, of: int, one: Played) -> None:
     """Prose, commands, and what they printed; what should have come instead, if it did not."""
     out.print(Rule(f"{number} of {of}", align="left", style="dim"))
-    for line in one.block.prose:
-        say(out, line.lstrip("# "), "italic")
+    for paragraph in paragraphs(one.block.prose):
+        out.print(Text(paragraph, style="italic"))
     for command in one.block.commands:
         say(out, f"> {command}", "bold")
     if one.outcome:
@@ -162,6 +167,13 @@ def print_played(out: Console, number: int, of: int, one: Played) -> None:
         say(out, "  but the script says:", "red")
         out.print(Padding(Text(one.block.expected or "nothing", style="yellow"), (0, 0, 0, 2)))
     say(out, "")
+
+
+def paragraphs(prose: Sequence[str]) -> Iterator[str]:
+    """Prose without the breaks that its file has: a terminal has other ones."""
+    for has_words, lines in groupby((line.lstrip("# ") for line in prose), key=bool):
+        if has_words:
+            yield " ".join(lines)
 
 
 def where_nodes_are(player: Player) -> Text:
@@ -266,7 +278,11 @@ def play(
     layers: Annotated[str, typer.Option(metavar="LAYERS", help=LAYERS_HELP)] = "",
     broken: Annotated[
         str,
-        typer.Option(metavar="DEFECT", help="Play it with a deliberate defect of the engine.", autocompletion=complete_broken),
+        typer.Option(
+            metavar="DEFECT",
+            help="Play it with a deliberate defect; `transis simulate --broken list` names them.",
+            autocompletion=complete_broken,
+        ),
     ] = "",
 ) -> None:
     """Play a worked example: a small simulated cluster, what is done to it, and what comes out.
@@ -274,7 +290,7 @@ def play(
     Exit code 1 if something else comes out than the script says.
     """
     one_of("--engine", engine, ENGINES)
-    drawing = Drawing(picture_file(show, "--show"), layers_of(layers))
+    drawing = Drawing(picture_file(show, "--show"), layers_of(layers, show))
     if example is None:
         print_examples(stdout())
         return
