@@ -26,12 +26,11 @@ def configuration(view: ViewId, regular: ViewId, previous: ViewId | None) -> Con
     return Configuration(view, regular, members, Cause("token lost", NODES[0], (NODES[1],), "token_loss"), 0)
 
 
-def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
+def group_view(view: ViewId, place: Place, primary: bool | None = None, names: tuple[str, ...] = ()) -> View:
     origins = (Origin(GroupViewId(START, Place(0, 0)), PROCESSES[:2]),)
     cause = GroupCause("join", PROCESSES[0])
-    return View(
-        group_id("g"), "g", GroupViewId(view, place), PROCESSES[:3], PROCESSES[:1], PROCESSES[3:], origins, cause, primary
-    )
+    members, joined, left = PROCESSES[:3], PROCESSES[:1], PROCESSES[3:]
+    return View(group_id("g"), "g", GroupViewId(view, place), members, joined, left, origins, cause, primary, names)
 
 
 def batch(
@@ -69,7 +68,8 @@ def streams(draw: st.DrawFn) -> list[Event]:
     for step in draw(st.lists(st.sampled_from("mmmmmvctr"), max_size=25)):
         if step == "v" and conf.is_regular:
             seq += 1
-            events.append(group_view(ring, Place(seq, draw(st.integers(0, 3))), draw(st.sampled_from([None, True, False]))))
+            place, names = Place(seq, draw(st.integers(0, 3))), draw(st.sampled_from([(), ("billing", "", "stock")]))
+            events.append(group_view(ring, place, draw(st.sampled_from([None, True, False])), names))
         elif step == "t" and conf.is_regular:
             conf = ViewId(ViewKind.TRANSITIONAL, ring.seq + 2, NODES[1])
             events += [configuration(conf, ring, ring), group_view(conf, Place(0, 0))]

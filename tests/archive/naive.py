@@ -93,6 +93,7 @@ def _view(view: View) -> Row:
         "transitional": not view.id.configuration.is_regular,
         "view": group_view(view.id),
         "members": [process(one) for one in view.members],
+        "names": list(view.names) or None,
         "joined": [process(one) for one in view.joined],
         "left": [process(one) for one in view.left],
         "cause": str(view.cause),

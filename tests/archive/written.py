@@ -57,5 +57,5 @@ def rows_in(place: ArchiveDirectory) -> list[tuple[int, int]]:
 
 
 def of_an_earlier_release(table: pa.Table) -> pa.Table:
-    """The rows as they were written before messages had times, keys and headers."""
-    return table.drop_columns(["event_time", "key", "headers"])
+    """The rows as they were written before messages had times, keys and headers, and processes names."""
+    return table.drop_columns(["event_time", "key", "headers", "names"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from transis.cli.panels import COLUMNS, DaemonReport, WatchedDaemon, daemon_table, past_views, short, view_lines
+from transis.cli.panels import COLUMNS, DaemonReport, WatchedDaemon, daemon_table, name_lines, past_views, short, view_lines
 
 
 def look(node: str, *members: str, view: str = "R8@a", **status: object) -> DaemonReport:
@@ -88,6 +88,18 @@ def test_two_views_are_two_lines_and_a_minority_stands_out() -> None:
         "view R8@a: a b, for 5 s: token loss noticed by a",
         "view R12@c: c, for 5 s: token loss noticed by a; without a majority of the quorum",
     ]
+
+
+def test_names_of_processes_are_shown_once_for_each_view() -> None:
+    called = [{"name": "billing@a", "process": "a/1#3"}, {"name": "stock@b", "process": "b/1#1"}]
+    a, b = (look(node, "a", "b", names=called, named=2) for node in "ab")
+    alone = look("c", "c", view="R12@c", names=[{"name": "x@c", "process": "c/2#1"}], named=1_234)
+    assert [line.plain for line in name_lines([a, b, alone])] == [
+        "names in R12@c: x@c is c/2#1, and 1,233 more: transis groups",
+        "names in R8@a: billing@a is a/1#3, stock@b is b/1#1",
+    ]
+    older = look("d", "d", view="R16@d")
+    assert name_lines([older, look("e", "e", view="R20@e", names=[], named=0)]) == []
 
 
 def test_views_are_remembered_once_with_who_saw_them() -> None:

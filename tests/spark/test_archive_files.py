@@ -17,9 +17,9 @@ from transis.archive.rows import STREAM, RowBuilder
 from transis.client.events import View
 from transis.spark import once as in_force
 from transis.spark.archive import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
-from transis.spark.once import messages
+from transis.spark.once import messages, views
 from transis.spark.reconcile import gap_sentence
-from transis.trace.reader import group_view_name, view_name
+from transis.trace.reader import group_view_name, process_name, view_name
 from transis.types import ids
 from transis.types.ids import ViewId, ViewKind
 from transis.types.views import GroupViewId, Origin, group_id
@@ -225,3 +225,21 @@ def test_archives_of_an_earlier_release_are_read_with_those_of_now(spark: SparkS
     table = pq.read_table(tmp_path / "stream", schema=STREAM, columns=["counter", "key", "event_time"])
     assert table.num_rows == 18
     assert {row["counter"] for row in table.to_pylist() if row["key"]} == {6, 8, 10}
+
+
+def test_views_say_what_their_members_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    """As docs/archive.md joins names to messages, also where files of an earlier release have none."""
+    rows = RowBuilder("g", "ann", 1, "totem", "evs")
+    rows.begin("test", 0)
+    rows.configuration(configuration(START, START, None), 0)
+    for seq, names in ((1, ()), (2, ("billing", "", "stock"))):
+        rows.view(group_view(START, ids.Place(seq, 0), names=names), 0)
+    write(tmp_path, "ann", {0: rows.take().table()})
+    write(tmp_path, "bob", {0: of_an_earlier_release(tables(1, archiver="bob")[0])})
+    stream = read_stream(spark, str(tmp_path), ["g"])
+    found = views(stream)
+    assert sorted((row.place_seq, row.names) for row in found.collect()) == [(1, None), (2, ["billing", "", "stock"])]
+    named = found.select("group", F.inline(F.arrays_zip("members", "names"))).where("names != ''").distinct()
+    processes = named.withColumnsRenamed({"members": "process", "names": "name"})
+    sent = stream.where("kind = 'message'").join(processes, ["group", "process"], "left")
+    assert {(row.process, row.name) for row in sent.collect()} == {(process_name(PROCESSES[0]), "billing")}

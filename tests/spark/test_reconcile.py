@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from tests.archive.written import of_an_earlier_release, tables
 from tests.spark.archived import archive_simulated
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
@@ -84,6 +85,15 @@ def test_a_table_of_somebody_else_is_named(archive: Path, tmp_path: Path) -> Non
         told = f"transis reconcile: {wrong} is not a file of an archive, or only a part of one: move it away"
         assert refused(tmp_path) == told
         wrong.unlink()
+
+
+def test_an_archive_of_an_earlier_release_is_reconciled(tmp_path: Path) -> None:
+    (tmp_path / "stream").mkdir()
+    before = of_an_earlier_release(tables(1)[0])
+    pq.write_table(before, tmp_path / "stream" / f"{group_id('g'):016x}-ann-000001-000001.parquet")
+    outcome = run(tmp_path, "--json")
+    assert outcome.exit_code == 0
+    assert json.loads(outcome.stdout)["messages"] == 5
 
 
 def test_a_file_that_the_disk_damaged_is_named(archive: Path, tmp_path: Path) -> None:

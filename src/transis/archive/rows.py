@@ -78,6 +78,7 @@ RARE: Final[list[tuple[str, pa.DataType]]] = [
     # In rows of views and configurations.
     ("view", pa.string()),
     ("members", _STRINGS),
+    ("names", _STRINGS),
     ("joined", _STRINGS),
     ("left", _STRINGS),
     ("cause", pa.string()),
@@ -98,7 +99,7 @@ SELDOM: Final = [*ATTRIBUTES, *RARE]
 
 STREAM: Final = pa.schema([*COMMON, *SELDOM])
 
-LATER: Final = frozenset({"event_time", *(name for name, _ in ATTRIBUTES)})
+LATER: Final = frozenset({"event_time", "names", *(name for name, _ in ATTRIBUTES)})
 """Columns that archives of earlier releases do not have: there they are null."""
 
 REPEATING: Final = tuple(name for name, kind in COMMON if kind == WORD)
@@ -388,6 +389,7 @@ class RowBuilder:
         rare: Rare = {
             "view": group_view_name(view.id),
             "members": list(map(process_name, view.members)),
+            "names": list(view.names) or None,
             "joined": list(map(process_name, view.joined)),
             "left": list(map(process_name, view.left)),
             "cause": str(view.cause),

@@ -30,6 +30,7 @@ from transis.cli.panels import (
     WatchedDaemon,
     ask_once,
     daemon_table,
+    name_lines,
     past_views,
     view_lines,
     warning_lines,
@@ -272,7 +273,8 @@ def _page(
     with_past: bool,
 ) -> Group:
     latencies = {node: latency_text(found) for node, found in measured.items()} if measured is not None else None
-    parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *view_lines(reports), *warning_lines(reports)]
+    said = [*view_lines(reports), *name_lines(reports), *warning_lines(reports)]
+    parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *said]
     silent = [Text(f"{one.label}: {one.silence}", style="yellow") for one in watched if one.silence and not one.by_hand]
     if with_past:
         parts += [Text(), Text("Views that came, the newest first", style="bold"), past_views(watched, VIEWS_SHOWN)]

@@ -282,6 +282,19 @@ def _view_line(view: str, report: DaemonReport) -> Text:
     return line
 
 
+def name_lines(reports: Sequence[DaemonReport]) -> list[Text]:
+    """The processes with names, once for each view: all its members know the same ones. Older daemons do not say."""
+    named = [report for report in reports if report.status.get("named")]
+    found = {str(report.view["id"]): report.status for report in named if report.view is not None}
+    return [_name_line(view, status) for view, status in sorted(found.items())]
+
+
+def _name_line(view: str, status: Values) -> Text:
+    names = ", ".join(f"{one['name']} is {one['process']}" for one in status["names"])
+    more = status["named"] - len(status["names"])
+    return Text(f"names in {view}: {names}" + (f", and {more:,} more: transis groups" if more else ""))
+
+
 def warning_lines(reports: Sequence[DaemonReport]) -> list[Text]:
     return [Text(f"{report.node}: {warning}", style="yellow") for report in reports for warning in report.status["warnings"]]
 

@@ -37,6 +37,9 @@ from transis.types.views import View
 
 Report = dict[str, Any]
 
+NAMES_IN_STATUS: Final = 8
+"""Named processes of the configuration that a status lists."""
+
 BEHIND: Final = 4
 """A client counts as slow when its queue is filled to more than this part."""
 
@@ -80,6 +83,8 @@ class Reports(Observer):
             "sealed": not self._opening.config.plaintext,
             "sessions": len(self._host.sessions.sessions()),
             "groups": figures.get("groups", 0),
+            "names": self._names(NAMES_IN_STATUS),
+            "named": len(node.table.names),
             "rates": self.figures.rates() if self.figures is not None else {},
             "warnings": self.warnings(),
             "cut_off": list(self._host.transport.severed),
@@ -132,9 +137,12 @@ class Reports(Observer):
     def groups(self, limit: int) -> Report:
         """The first `limit` groups by name, and as many named processes, and the counts of all."""
         rows = [{"name": name, "members": members, "here": here} for name, members, here in self._driver.node.groups(limit)]
-        names = self._driver.node.table.names
-        called = [{"name": name, "process": str(process)} for name, process in names.after("", limit)]
-        return {"groups": rows, "count": self._driver.node.statistics()["groups"], "names": called, "named": len(names)}
+        count, named = self._driver.node.statistics()["groups"], len(self._driver.node.table.names)
+        return {"groups": rows, "count": count, "names": self._names(limit), "named": named}
+
+    def _names(self, limit: int) -> list[Report]:
+        found = self._driver.node.table.names.after("", limit)
+        return [{"name": name, "process": str(process)} for name, process in found]
 
     def sessions(self, limit: int) -> Report:
         now = self._driver.now()

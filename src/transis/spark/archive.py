@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, TimestampType
 
+from transis.archive.rows import LATER
 from transis.spark.inputs import FLAG, INT, LONG, TEXT, columns, is_local, literally, local_path
 from transis.types.errors import PipelineError, UsageError
 from transis.types.views import group_id
@@ -54,6 +55,7 @@ STREAM: Final = columns(
     headers=MapType(TEXT, BinaryType()),
     view=TEXT,
     members=TEXTS,
+    names=TEXTS,
     joined=TEXTS,
     left=TEXTS,
     cause=TEXT,
@@ -110,6 +112,7 @@ VIEWS: Final = (
     "conf",
     "transitional",
     "members",
+    "names",
     "cause",
     "primary",
     "merged_from",
@@ -243,7 +246,7 @@ def _name_in(path: Path) -> str:
 def _plain_size(path: Path) -> int:
     with _naming_the_path(path):
         metadata = pq.read_metadata(path)
-        if not set(STREAM.names) <= set(metadata.schema.to_arrow_schema().names):
+        if not set(STREAM.names) - LATER <= set(metadata.schema.to_arrow_schema().names):
             raise LookupError("columns are missing")
     plain = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
     return max(plain, ROW_BYTES * int(metadata.num_rows))
