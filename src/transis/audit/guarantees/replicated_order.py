@@ -61,7 +61,7 @@ REPLICATED_ORDER: Final = Property(
             from {told_steps} where what = 'ordered' window same as (partition by run, name, place order by life, lseq)
         ), different as (
             select *, case when action <> one.action then 'place' when offset <> one.offset then 'offset'
-                           when state <> one.state and state <> '' and one.state <> '' then 'state' end as kind
+                           when state <> one.state and least(length(state), length(one.state)) > 0 then 'state' end as kind
             from compared
         ), earliest as (
             select *, row_number() over (partition by run, name, place order by nth) as rank from different where kind is not null
@@ -79,7 +79,7 @@ REPLICATED_ORDER: Final = Property(
             select *, row_number() over (partition by run, name, creator, lane, number order by nth) as rank
             from compared where place <> one.place
         )
-        select run, 'twice' as kind, node_name as node, one.node_name as first, action, place, offset as at, name as group,
+        select run, 'twice' as kind, node_name as node, one.node_name as first, action, place, name as group,
                string(one.place) as other, array(one.node, node) as nodes,
                array(array(one.node, one.lseq), array(node, lseq)) as witness, place as position
         from earliest where rank = 1
