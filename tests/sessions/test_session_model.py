@@ -206,13 +206,13 @@ def test_one_who_sends_more_than_it_takes_is_slowed_down_and_never_stuck(steps: 
     assert spent - returned < 1024, "all but a part too small to be worth a frame came back"
 
 
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=50), st.integers(1, 2_000))
-def test_a_send_is_cut_into_batches_that_are_all_of_it(payloads: list[bytes], budget: int) -> None:
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=50), st.integers(1, 2_000), st.integers(1, 60))
+def test_a_send_is_cut_into_batches_that_are_all_of_it(payloads: list[bytes], budget: int, most: int) -> None:
     unsent = Unsent(Send(b"", Service.AGREED, payloads, 0), payload_cost(payloads))
     pieces: list[list[bytes]] = []
     while unsent.remaining:
-        batch = unsent.next_batch(budget)
-        assert batch
+        batch = unsent.next_batch(budget, most)
+        assert 0 < len(batch) <= most
         assert payload_cost(batch[:-1]) < budget
         pieces.append(batch)
         unsent.position += len(batch)

@@ -270,7 +270,7 @@ class SendQueue:
         """One turn, of `budget` bytes or `most` messages; False if the node was full before its end."""
         while session.unsent and budget > 0 and most > 0:
             unsent = session.unsent[0]
-            batch = unsent.next_batch(budget)[:most]
+            batch = unsent.next_batch(budget, most)
             what = (unsent.service, batch, unsent.address, session.number, unsent.event_us, unsent.for_primary)
             taken = self._node.submit(now, *what)
             cost = unsent.cost if taken == unsent.remaining else payload_cost(batch[:taken])

@@ -167,15 +167,16 @@ class Unsent:
         self.cost += cost
         return True
 
-    def next_batch(self, budget: int) -> list[bytes]:
-        """The next messages, about `budget` bytes of them and at least one."""
-        payloads, end = self.payloads, self.position
-        if self.cost <= budget:
-            return payloads[end:] if end else payloads
-        while end < len(payloads) and (budget > 0 or end == self.position):
+    def next_batch(self, budget: int, most: int) -> list[bytes]:
+        """The next messages: about `budget` bytes of them, at least one, and no more than `most`."""
+        payloads, start = self.payloads, self.position
+        if self.cost <= budget and self.remaining <= most:
+            return payloads[start:] if start else payloads
+        end, last = start, min(start + most, len(payloads))
+        while end < last and (budget > 0 or end == start):
             budget -= len(payloads[end]) + MESSAGE_COST
             end += 1
-        return payloads[self.position : end]
+        return payloads[start:end]
 
     @property
     def remaining(self) -> int:
