@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tests.prsl.replicas import Cluster, Crash, Disk, Replica
 from transis.prsl.core import Config
 from transis.prsl.record import What
-from transis.sim.replicas.ledger import Violation
+from transis.sim.replicas.ledger import Violation, unfinished
 from transis.types.ids import ProcessId
 
 NAMES = ("ann", "bob", "cyd", "dan", "eve")
@@ -441,13 +441,8 @@ class World:
         """A replica whose disk hangs is no help and no hindrance."""
         for name in names:
             replica = self.replicas.get(name)
-            if replica is None:
-                continue
-            status = replica.machine.status()
-            if not status.number or status.number not in status.record.members:
-                continue
-            reds = [action for action in replica.machine.dirty() if not action.id.lane]
-            if status.is_primary and not status.is_behind and not status.yellow and not status.out and not reds:
+            status = None if replica is None else unfinished(replica.machine)
+            if status is None:
                 continue
             here = {one.machine.number for one in self.replicas.values() if not one.is_hung}
             if all(record.has_majority(here) for record in status.counting) or status.is_behind:

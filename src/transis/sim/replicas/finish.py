@@ -15,7 +15,7 @@ from transis.prsl.machine import Status
 from transis.sim.liveness import budget_us, judged_hosts, paces_us, unrest
 from transis.sim.plan import Plan
 from transis.sim.replicas.group import BRING_UP_US, ReplicationGroup
-from transis.sim.replicas.ledger import Violation
+from transis.sim.replicas.ledger import Violation, unfinished
 from transis.sim.world import World
 from transis.types.config import MS
 
@@ -98,16 +98,11 @@ def _budget_us(world: World, plan: Plan) -> int:
 
 
 def _unrest(group: ReplicationGroup, names: Sequence[str]) -> tuple[str, Status] | None:
-    """A member that has not ordered all that it knows. A newcomer whose JOIN was never ordered is none."""
+    """The first that has not ordered all that it knows."""
     for name in names:
         process = group.processes.get(name)
-        if process is None:
-            continue
-        status = process.machine.status()
-        if not status.number or status.number not in status.record.members:
-            continue
-        reds = [action for action in process.machine.dirty() if not action.id.lane]
-        if not status.is_primary or status.is_behind or status.yellow or status.out or reds:
+        status = None if process is None else unfinished(process.machine)
+        if status is not None:
             return name, status
     return None
 

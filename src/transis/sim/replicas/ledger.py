@@ -22,6 +22,7 @@ from hashlib import blake2b
 from typing import Final
 
 from transis.prsl.actions import Action, ActionId
+from transis.prsl.machine import Machine, Status
 from transis.prsl.outputs import Effect, Ordered
 
 STATE_SIZE: Final = 8
@@ -30,6 +31,16 @@ STATE_SIZE: Final = 8
 
 class Violation(Exception):
     """A promise was broken; begins with the name of the check."""
+
+
+def unfinished(machine: Machine) -> Status | None:
+    """The status of a member that has not ordered all that it knows. A newcomer whose JOIN was never ordered is no member."""
+    status = machine.status()
+    if not status.number or status.number not in status.record.members:
+        return None
+    reds = [action for action in machine.dirty() if not action.id.lane]
+    is_busy = not status.is_primary or status.is_behind or status.yellow or status.out or reds
+    return status if is_busy else None
 
 
 class Ledger:
