@@ -1,4 +1,4 @@
-"""Catching up beside the traffic: who is behind asks one of those that are ahead, privately, chunk by chunk (R3).
+"""Catching up beside the traffic: a replica that is behind asks one that is ahead, privately, chunk by chunk (R3).
 
 1. Each chunk is green: it is logged, synced and delivered as it comes. Which primary was committed last is *not* taken over
    before the order is complete up to the plan's green place (R20): half of an order must not vote for the whole.

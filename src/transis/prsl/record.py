@@ -1,4 +1,4 @@
-"""The membership record: who is a replica. A function of the log, so every replica has the same one at the same place.
+"""The membership record: which replicas a group has. A function of the log, so every replica has the same one at the same place.
 
 1. The record starts with the founders' names, numbered from 1 in the order of their names. It is *founded* by the first action of
    the order, which fixes each founder's directory. Until that is green the founders count as a majority only all together (R32):

@@ -1,4 +1,4 @@
-"""Repair: green content that cannot be read here comes again from others, who have the same under the same id.
+"""Repair: green content that cannot be read here is fetched from another replica, which has it under the same id.
 
 1. The order itself is not repaired: it cannot be guessed, and who lost it must be replaced (core.py, `found`).
 2. Until it is repaired a replica votes as before, and does not count as one that has the content: its STATE tells a `held_from`

@@ -1,7 +1,7 @@
-"""Newcomers: a replica that is no member yet tells the members that it waits, and asks them for the order; and who waits here.
+"""Newcomers: a replica that is not yet a member tells the members that it waits, and asks one after the other for the order.
 
 A newcomer is in no group of replicas before a member adds it. It finds the members by the node's directory, tells each its name
-and the identity of its directory, and asks one after the other for what is ordered.
+and the identity of its directory, and asks one of them for what is ordered, the next one if that one falls silent.
 """
 
 from __future__ import annotations
